@@ -1,0 +1,58 @@
+// Copyright The Kommit Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+// Condition types. Ready, Reconciling and Stalled are kstatus' and are on every
+// kind; the others belong to CommitRequest.
+const (
+	ConditionReady       = "Ready"
+	ConditionReconciling = "Reconciling"
+	ConditionStalled     = "Stalled"
+	// ConditionPushed says whether the commit is on the remote.
+	ConditionPushed = "Pushed"
+	// ConditionAttributed says whether the request has an author.
+	ConditionAttributed = "Attributed"
+	// ConditionCaughtUp says whether the save provably holds all that its author did
+	// before it (DESIGN 5.5).
+	ConditionCaughtUp = "CaughtUp"
+)
+
+// Reasons on a CommitRequest's conditions (DESIGN 4.4).
+const (
+	ReasonWaitingForWindow     = "WaitingForWindow"
+	ReasonCollectingWindow     = "CollectingWindow"
+	ReasonWaitingForPush       = "WaitingForPush"
+	ReasonCommitted            = "Committed"
+	ReasonEmptyCommit          = "EmptyCommit"
+	ReasonNoOpenWindow         = "NoOpenWindow"
+	ReasonWindowMismatch       = "WindowMismatch"
+	ReasonAlreadyPresent       = "AlreadyPresent"
+	ReasonSaveInProgress       = "SaveInProgress"
+	ReasonRemoteRejected       = "RemoteRejected"
+	ReasonAuthenticationFailed = "AuthenticationFailed"
+	ReasonTargetSuspended      = "TargetSuspended"
+	ReasonTargetDeleted        = "TargetDeleted"
+	ReasonCommitFailed         = "CommitFailed"
+	// ReasonAuthenticated is on Attributed: the author is the authenticated user.
+	ReasonAuthenticated = "Authenticated"
+	// ReasonCaughtUp and ReasonCatchUpTimeout are on CaughtUp.
+	ReasonCaughtUp       = "CaughtUp"
+	ReasonCatchUpTimeout = "CatchUpTimeout"
+)
+
+// Reasons on GitProviders, GitTargets and WatchRules.
+const (
+	ReasonReady             = "Ready"
+	ReasonProgressing       = "Progressing"
+	ReasonUnreachable       = "Unreachable"
+	ReasonUnsupported       = "Unsupported"
+	ReasonInvalidSecret     = "InvalidSecret"
+	ReasonProviderNotFound  = "ProviderNotFound"
+	ReasonTargetNotFound    = "TargetNotFound"
+	ReasonBranchNotAllowed  = "BranchNotAllowed"
+	ReasonPathOverlap       = "PathOverlap"
+	ReasonSensitiveResource = "SensitiveResource"
+	ReasonUnknownResource   = "UnknownResource"
+	ReasonListFailed        = "ListFailed"
+)
