@@ -1,0 +1,127 @@
+// Copyright The Kommit Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manifest
+
+import (
+	"bytes"
+	"fmt"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// document is one document of a file.
+type document struct {
+	// text is its bytes, offset where they begin in the file, line the number of the
+	// file's lines before them.
+	text         []byte
+	offset, line int
+	root         *yaml.Node
+	// starts are the offsets of the lines of text.
+	starts []int
+	// err is why the document cannot be edited.
+	err error
+}
+
+// byteOrderMark is skipped by all readers.
+var byteOrderMark = []byte("\ufeff")
+
+// parse returns the documents of a file that hold anything. What readers would
+// disagree about is a *RefusedError.
+func parse(file []byte) ([]*document, error) {
+	var documents []*document
+	for _, d := range split(file) {
+		var node yaml.Node
+		if err := yaml.Unmarshal(d.text, &node); err != nil {
+			if line := lineOf(file, "{{"); line > 0 {
+				return nil, &RefusedError{Reason: Template, Line: line, Detail: "the file is a template"}
+			}
+			return nil, &RefusedError{Reason: Unreadable, Line: d.line + 1, Detail: err.Error()}
+		}
+		if len(node.Content) == 0 || isNull(node.Content[0]) {
+			continue
+		}
+		d.root = node.Content[0]
+		if err := d.check(d.root); err != nil {
+			return nil, err
+		}
+		documents = append(documents, d)
+	}
+	return documents, nil
+}
+
+// split cuts a file at its document markers. YAML allows "---" at the start of a
+// line nowhere else.
+func split(file []byte) []*document {
+	var documents []*document
+	start, line := 0, 0
+	if bytes.HasPrefix(file, byteOrderMark) {
+		start = len(byteOrderMark)
+	}
+	current := &document{offset: start}
+	finish := func(end int) {
+		current.text = file[current.offset:end]
+		current.starts = []int{0}
+		for i, c := range current.text {
+			if c == '\n' {
+				current.starts = append(current.starts, i+1)
+			}
+		}
+		documents = append(documents, current)
+	}
+	for at := start; at < len(file); line++ {
+		rest := file[at:]
+		if bytes.HasPrefix(rest, []byte("---")) && (len(rest) == 3 || bytes.IndexByte([]byte(" \t\r\n"), rest[3]) >= 0) {
+			finish(at)
+			current = &document{offset: at + 3, line: line}
+		}
+		next := bytes.IndexByte(rest, '\n')
+		if next < 0 {
+			break
+		}
+		at += next + 1
+	}
+	finish(len(file))
+	return documents
+}
+
+func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
+
+// at returns the number of the node's line in the file.
+func (d *document) at(n *yaml.Node) int { return d.line + n.Line }
+
+// check refuses what one reader takes for one thing and the next for another.
+func (d *document) check(n *yaml.Node) error {
+	if n.Kind == yaml.MappingNode {
+		lines := map[string]int{}
+		for i := 0; i < len(n.Content); i += 2 {
+			key := n.Content[i]
+			if key.Kind != yaml.ScalarNode {
+				if key.Kind == yaml.MappingNode && key.Style&yaml.FlowStyle != 0 && n.Style&yaml.FlowStyle != 0 {
+					return &RefusedError{Reason: Template, Line: d.at(key), Detail: "the file is a template"}
+				}
+				return &RefusedError{Reason: Unreadable, Line: d.at(key), Detail: "a key that is not a scalar"}
+			}
+			if line, twice := lines[key.Value]; twice {
+				return &RefusedError{Reason: DuplicateKey, Line: d.at(key),
+					Detail: fmt.Sprintf("the key %q is already on line %d", key.Value, line)}
+			}
+			lines[key.Value] = d.at(key)
+		}
+	}
+	for _, c := range n.Content {
+		if err := d.check(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lineOf returns the number of the first line that contains the text, or 0.
+func lineOf(file []byte, text string) int {
+	before, _, ok := bytes.Cut(file, []byte(text))
+	if !ok {
+		return 0
+	}
+	return 1 + bytes.Count(before, []byte("\n"))
+}

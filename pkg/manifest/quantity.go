@@ -1,0 +1,100 @@
+// Copyright The Kommit Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manifest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// spellQuantities returns want with the quantities of built-in kinds spelled as
+// have spells them where they are equal: the server writes "1" for the "1000m" of a
+// file, which is no change. Elsewhere the two are different strings.
+func spellQuantities(have, want any) any {
+	object, ok := want.(map[string]any)
+	if !ok {
+		return want
+	}
+	if group := identify(object).group; strings.Contains(group, ".") && !strings.HasSuffix(group, ".k8s.io") {
+		return want
+	}
+	return respell(have, want, nil)
+}
+
+func respell(have, want any, path []string) any {
+	switch w := want.(type) {
+	case map[string]any:
+		h, ok := have.(map[string]any)
+		if !ok {
+			return want
+		}
+		next := maps.Clone(w)
+		for key, value := range w {
+			if had, ok := h[key]; ok {
+				next[key] = respell(had, value, append(slices.Clip(path), key))
+			}
+		}
+		return next
+	case []any:
+		h, ok := have.([]any)
+		if !ok {
+			return want
+		}
+		next := slices.Clone(w)
+		for i, value := range w {
+			for j, had := range h {
+				if named(had) != "" && named(had) == named(value) || named(had) == "" && i == j {
+					next[i] = respell(had, value, path)
+				}
+			}
+		}
+		return next
+	}
+	if !holdsQuantities(path) || have == nil || want == nil {
+		return want
+	}
+	a, errA := resource.ParseQuantity(fmt.Sprint(have))
+	b, errB := resource.ParseQuantity(fmt.Sprint(want))
+	if errA == nil && errB == nil && a.Cmp(b) == 0 {
+		return have
+	}
+	return want
+}
+
+// holdsQuantities reports whether the schema of the built-in kinds has a quantity
+// there.
+func holdsQuantities(path []string) bool {
+	if len(path) < 2 || path[0] != "spec" {
+		return false
+	}
+	if path[len(path)-1] == "sizeLimit" && path[len(path)-2] == "emptyDir" {
+		return true
+	}
+	switch path[len(path)-2] {
+	case "requests", "limits":
+		return len(path) > 2 && path[len(path)-3] == "resources"
+	case "hard", "capacity", "overhead":
+		return true
+	}
+	return false
+}
+
+// named returns what tells an element of a list from the others, "" when nothing
+// does.
+func named(v any) string {
+	m, ok := v.(map[string]any)
+	if !ok {
+		return ""
+	}
+	for _, key := range []string{"name", "key", "id", "mountPath", "containerPort", "port", "ip", "host", "topologyKey", "type"} {
+		if value, ok := m[key]; ok {
+			return fmt.Sprintf("%s=%v", key, value)
+		}
+	}
+	return ""
+}
