@@ -1,0 +1,259 @@
+// Copyright The Kommit Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package git
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"golang.org/x/text/unicode/norm"
+)
+
+// File is what one path shall hold.
+type File struct {
+	// Path as CheckPath accepts it.
+	Path string
+	// Content of the file; nil removes it, and the directories that it leaves empty.
+	// Removing what does not exist is no error.
+	Content []byte
+}
+
+// edits is what shall happen at one path and below it.
+type edits struct {
+	file     *File
+	children map[string]*edits
+}
+
+// plan sorts files by directory. Of two for one path the later counts.
+func plan(files []File) (*edits, error) {
+	root := &edits{}
+	for i := range files {
+		if err := CheckPath(files[i].Path); err != nil {
+			return nil, err
+		}
+		at := root
+		for part := range strings.SplitSeq(files[i].Path, "/") {
+			if at.children == nil {
+				at.children = map[string]*edits{}
+			}
+			next := at.children[part]
+			if next == nil {
+				next = &edits{}
+				at.children[part] = next
+			}
+			at = next
+		}
+		at.file = &files[i]
+	}
+	return root, nil
+}
+
+// treeEditor makes the trees that edits lead to. Only the trees on the edited
+// paths are read and written (G1).
+type treeEditor struct {
+	src *source
+	// objects are the new ones in the order in which they were made.
+	objects []object
+	// changed are the paths whose content is not what it was.
+	changed map[string]bool
+}
+
+func (e *treeEditor) keep(o object) plumbing.Hash {
+	h := o.hash()
+	e.src.mu.Lock()
+	defer e.src.mu.Unlock()
+	if _, ok := e.src.pending[h]; !ok {
+		e.src.pending[h] = o
+		e.objects = append(e.objects, o)
+	}
+	return h
+}
+
+// directory applies the edits to the directory with the hash, zero for one that
+// does not exist. It returns zero when nothing is left in it.
+func (e *treeEditor) directory(ctx context.Context, dir string, h plumbing.Hash, ed *edits) (plumbing.Hash, error) {
+	var entries []treeEntry
+	if !h.IsZero() {
+		var err error
+		if entries, err = e.src.tree(ctx, h); err != nil {
+			return h, err
+		}
+	}
+	dirty := false
+	for _, name := range slices.Sorted(maps.Keys(ed.children)) {
+		p := path.Join(dir, name)
+		at := slices.IndexFunc(entries, func(x treeEntry) bool { return x.name == name })
+		var now treeEntry
+		if at >= 0 {
+			now = entries[at]
+		}
+		next, err := e.entry(ctx, p, name, now, ed.children[name])
+		if err != nil {
+			return h, err
+		}
+		if next == now {
+			continue
+		}
+		dirty = true
+		if at >= 0 && next.mode == now.mode {
+			entries[at] = next
+			continue
+		}
+		if at >= 0 {
+			entries = slices.Delete(entries, at, at+1)
+		} else if other := collision(entries, name); other != "" {
+			return h, &CollisionError{Path: p, Existing: path.Join(dir, other)}
+		}
+		if next.mode != "" {
+			to := slices.IndexFunc(entries, func(x treeEntry) bool { return entryLess(next, x) })
+			if to < 0 {
+				to = len(entries)
+			}
+			entries = slices.Insert(entries, to, next)
+		}
+	}
+	switch {
+	case !dirty:
+		return h, nil
+	case len(entries) == 0:
+		return plumbing.ZeroHash, nil
+	}
+	return e.keep(encodeTree(entries)), nil
+}
+
+// entry applies the edits to one entry, the zero value meaning none.
+func (e *treeEditor) entry(ctx context.Context, p, name string, now treeEntry, ed *edits) (treeEntry, error) {
+	exists := now.mode != ""
+	kind := Kind("")
+	if exists {
+		kind = now.kind()
+	}
+	if kind == KindSymlink || kind == KindSubmodule {
+		return now, &NotRegularError{Path: p, Kind: kind}
+	}
+	regular := kind == KindFile || kind == KindExecutable
+	removed := ed.file != nil && ed.file.Content == nil
+	written := ed.file != nil && ed.file.Content != nil
+
+	// What is below, first: a directory may give way to a file only when the same
+	// edit leaves nothing in it.
+	next := now
+	if len(ed.children) > 0 && (!regular || removed) {
+		below := plumbing.ZeroHash
+		if kind == KindDirectory {
+			below = now.hash
+		}
+		h, err := e.directory(ctx, p, below, ed)
+		if err != nil {
+			return now, err
+		}
+		switch {
+		case h == below:
+		case h.IsZero():
+			next = treeEntry{}
+		case kind == KindDirectory:
+			next.hash = h
+		default:
+			next = treeEntry{mode: modeTree, name: name, hash: h}
+			if !written {
+				e.changed[p] = regular // the file made room
+				return next, nil
+			}
+		}
+	} else if len(ed.children) > 0 && ed.writesBelow() {
+		return now, &NotRegularError{Path: p, Kind: kind}
+	}
+
+	switch {
+	case removed && regular:
+		e.changed[p] = true
+		return treeEntry{}, nil
+	case removed && next.mode != "":
+		return now, &NotRegularError{Path: p, Kind: next.kind()}
+	case !written:
+		return next, nil
+	case next.mode != "" && !regular:
+		return now, &NotRegularError{Path: p, Kind: next.kind()}
+	}
+	blob := object{plumbing.BlobObject, ed.file.Content}
+	h := blob.hash()
+	if regular {
+		if h == now.hash {
+			return now, nil
+		}
+		before, err := e.src.get(ctx, plumbing.BlobObject, now.hash)
+		if err != nil {
+			return now, err
+		}
+		if lfsPointer(before) {
+			return now, &NotRegularError{Path: p, Kind: KindLFSPointer}
+		}
+	}
+	e.keep(blob)
+	e.changed[p] = true
+	if regular {
+		now.hash = h // the mode stays
+		return now, nil
+	}
+	return treeEntry{mode: modeFile, name: name, hash: h}, nil
+}
+
+func (ed *edits) writesBelow() bool {
+	for _, c := range ed.children {
+		if c.file != nil && c.file.Content != nil || c.writesBelow() {
+			return true
+		}
+	}
+	return false
+}
+
+// collision finds the neighbour that a case-insensitive or normalising file
+// system cannot keep apart from a new name. Existing ones are nobody's business.
+func collision(entries []treeEntry, name string) string {
+	folded := norm.NFC.String(name)
+	for _, e := range entries {
+		if e.name != name && strings.EqualFold(norm.NFC.String(e.name), folded) {
+			return e.name
+		}
+	}
+	return ""
+}
+
+// apply edits a tree and returns the new root and the paths that changed, in the
+// order of files.
+func (e *treeEditor) apply(ctx context.Context, t *Tree, files []File) (root plumbing.Hash, changed []string, err error) {
+	ed, err := plan(files)
+	if err != nil {
+		return t.root, nil, err
+	}
+	written := make([]string, 0, len(files))
+	for _, f := range files {
+		if f.Content != nil {
+			written = append(written, f.Path)
+		}
+	}
+	if err := t.Prefetch(ctx, written...); err != nil {
+		return t.root, nil, fmt.Errorf("reading what is there: %w", err)
+	}
+	e.changed = map[string]bool{}
+	root, err = e.directory(ctx, "", t.root, ed)
+	if err != nil {
+		return t.root, nil, err
+	}
+	if root.IsZero() {
+		root = e.keep(object{kind: plumbing.TreeObject})
+	}
+	for _, f := range files {
+		if e.changed[f.Path] {
+			changed = append(changed, f.Path)
+			delete(e.changed, f.Path)
+		}
+	}
+	return root, changed, nil
+}
