@@ -1,0 +1,206 @@
+// Copyright The Kommit Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package attribution
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+const (
+	// healthWindow is how far Health looks back.
+	healthWindow = 10 * time.Minute
+	// delayWindow is how long a lateness is remembered at least, while facts come.
+	delayWindow = time.Minute
+	// firstDelay is assumed at least until facts have come for delayWindow.
+	firstDelay = time.Second
+	// maxTallied bounds the resources that are told apart.
+	maxTallied = 1024
+)
+
+// Degradation is why attribution cannot work (C12).
+type Degradation string
+
+// The degradations, which are condition reasons.
+const (
+	// NoAuditEvents: changes waited in vain, and no fact came at all.
+	NoAuditEvents Degradation = "NoAuditEvents"
+	// NoResponseBodies: events come, but the audit policy leaves the response out.
+	NoResponseBodies Degradation = "NoResponseBodies"
+	// AuditEventsLate: facts come after their changes were given up.
+	AuditEventsLate Degradation = "AuditEventsLate"
+)
+
+// Health is what attribution looks like from here.
+type Health struct {
+	// Degradation is empty when attribution works, or when nothing was there to do.
+	Degradation Degradation
+	// Message says what to set, empty without Degradation.
+	Message string
+	// LastFact is when the last fact came; zero means never.
+	LastFact time.Time
+	// Delay is how late facts have lately been at most, from the response to us.
+	Delay time.Duration
+	// ClocksAhead is how far kube-apiservers' clocks are known to be ahead of ours.
+	ClocksAhead time.Duration
+	// WithoutBodies are resources whose events lately came without response bodies
+	// only, sorted. Those of aggregated APIs always do.
+	WithoutBodies []schema.GroupResource
+}
+
+// Health reports on the last ten minutes.
+func (f *Facts) Health(now time.Time) Health {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	since := now.Add(-healthWindow)
+	h := Health{
+		LastFact:      f.tally.lastFact,
+		Delay:         f.delays.max(),
+		ClocksAhead:   f.delays.clocks,
+		WithoutBodies: f.tally.withoutBodies(since),
+	}
+	facts := f.tally.lastFact.After(since)
+	switch {
+	case !facts && len(h.WithoutBodies) > 0:
+		h.Degradation = NoResponseBodies
+		h.Message = "audit events come without response bodies: set level RequestResponse for the captured resources in the policy of kube-apiserver's --audit-policy-file"
+	case !facts && f.tally.lastInVain.After(since):
+		h.Degradation = NoAuditEvents
+		h.Message = "changes come, but no audit event about them: check kube-apiserver's --audit-webhook-config-file, and that the audit policy does not leave the captured resources out"
+	case facts && h.Delay > f.lateAfter:
+		h.Degradation = AuditEventsLate
+		h.Message = "audit events come up to " + h.Delay.Round(time.Second).String() + " late: lower kube-apiserver's --audit-webhook-batch-max-wait, or raise --attribution-grace above it"
+	}
+	return h
+}
+
+// tally is what Health counts by. The owner of Facts.mu uses it.
+type tally struct {
+	lastFact   time.Time
+	lastInVain time.Time
+	resources  map[schema.GroupResource]resourceTally
+}
+
+type resourceTally struct{ fact, bodyless time.Time }
+
+func (t *tally) fact(now time.Time, f *Fact) {
+	t.lastFact = now
+	t.update(schema.GroupResource{Group: f.Group, Resource: f.Resource}, func(r *resourceTally) { r.fact = now })
+}
+
+func (t *tally) bodyless(now time.Time, gr schema.GroupResource) {
+	t.update(gr, func(r *resourceTally) { r.bodyless = now })
+}
+
+func (t *tally) update(gr schema.GroupResource, set func(*resourceTally)) {
+	r, known := t.resources[gr]
+	if !known && len(t.resources) >= maxTallied {
+		return
+	}
+	if t.resources == nil {
+		t.resources = map[schema.GroupResource]resourceTally{}
+	}
+	set(&r)
+	t.resources[gr] = r
+}
+
+func (t *tally) withoutBodies(since time.Time) []schema.GroupResource {
+	var list []schema.GroupResource
+	for gr, r := range t.resources {
+		if r.bodyless.After(since) && !r.fact.After(since) {
+			list = append(list, gr)
+		}
+	}
+	slices.SortFunc(list, func(a, b schema.GroupResource) int { return strings.Compare(a.String(), b.String()) })
+	return list
+}
+
+// noteBodyless counts events that would have been facts, had the policy recorded
+// the response.
+func (f *Facts) noteBodyless(now time.Time, list map[schema.GroupResource]bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for gr := range list {
+		f.tally.bodyless(now, gr)
+	}
+}
+
+// noteInVain counts a change that waited for a fact that never came.
+func (f *Facts) noteInVain(now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.tally.lastInVain = now
+}
+
+// noteProven learns from a version that was seen before the only request that can
+// have made it was received, by the clock of its sender.
+func (f *Facts) noteProven(received, seen time.Time) {
+	if received.IsZero() || !received.After(seen) {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.delays.noteAhead(min(received.Sub(seen), f.skew))
+}
+
+// ServedSince says from when on the audit endpoint answered. Facts of requests that
+// were answered earlier come late because nobody was there to take them, which is no
+// reason to wait longer for those of later ones.
+func (f *Facts) ServedSince(now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.delays.served = now
+}
+
+// delays remembers how late facts have lately been. The owner of Facts.mu uses it.
+type delays struct {
+	// served is when we began to take events. What was answered before had nobody to
+	// come to, and says nothing about how late facts are.
+	served time.Time
+	// from is when the current window began. Windows in which nothing came do not
+	// count.
+	from              time.Time
+	current, previous time.Duration
+	// warm says that previous is of a whole window.
+	warm bool
+	// clocks is how far the senders' clocks have been ahead of ours.
+	clocks time.Duration
+}
+
+func (d *delays) note(now, completed time.Time) {
+	if completed.IsZero() || completed.Before(d.served) {
+		return
+	}
+	if d.from.IsZero() {
+		d.from = now
+	}
+	if now.Sub(d.from) >= delayWindow {
+		d.from, d.previous, d.current, d.warm = now, d.current, 0, true
+	}
+	late := now.Sub(completed)
+	d.current = max(d.current, late)
+	d.noteAhead(-late)
+}
+
+// noteAhead learns that a sender's clock is ahead of ours by this much, at least.
+func (d *delays) noteAhead(by time.Duration) {
+	d.clocks = max(d.clocks, by)
+}
+
+// max is the lateness noted.
+func (d *delays) max() time.Duration {
+	return max(d.current, d.previous)
+}
+
+// settling is the lateness to reckon with. What the first window says is not
+// believed to be the worst.
+func (d *delays) settling() time.Duration {
+	if !d.warm {
+		return max(firstDelay, d.current)
+	}
+	return d.max()
+}
