@@ -1,0 +1,422 @@
+// Copyright The Kommit Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/klog/v2"
+
+	"github.com/kommit-dev/kommit/pkg/manifest"
+	"github.com/kommit-dev/kommit/pkg/window"
+)
+
+// digest is the hash of a rendering; zero for an object that has none.
+type digest [16]byte
+
+// record is all that is kept of an object (C1).
+type record struct {
+	uid             types.UID
+	resourceVersion string
+	// digest of the last rendering; zero when the object is not captured.
+	digest digest
+	// deleting: its deletion was asked for, and handed on (C4).
+	deleting bool
+	// members are the claims whose targets were told of the object. A claim that has
+	// been replaced since still says so.
+	members []*claim
+}
+
+// leg is one version of an object whose changes are on their way to the sink.
+type leg struct {
+	sequence uint64
+	uid      types.UID
+	version  string
+	targets  []types.NamespacedName
+}
+
+// sight is one version of an object, digested.
+type sight struct {
+	object   window.Object
+	uid      types.UID
+	version  string
+	labels   labels.Set
+	captured bool
+	deleting bool
+	manifest []byte
+	digest   digest
+	// arrived is when the watch brought it; zero for what a list shows.
+	arrived time.Time
+}
+
+// look digests an object. One that cannot be rendered is logged and taken as not
+// captured until it changes again.
+func (s *source) look(ctx context.Context, u *unstructured.Unstructured) sight {
+	v := sight{
+		object: s.object(u.GetName()), uid: u.GetUID(), version: u.GetResourceVersion(), labels: u.GetLabels(),
+		captured: manifest.Captured(u), deleting: u.GetDeletionTimestamp() != nil,
+	}
+	if !v.captured || v.deleting {
+		return v
+	}
+	rendered, err := manifest.Render(u)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Object cannot be saved", "resource", s.key.resource.GroupResource(), "object", klog.KObj(u))
+		v.captured = false
+		return v
+	}
+	sum := sha256.Sum256(rendered)
+	v.manifest, v.digest = rendered, digest(sum[:len(digest{})])
+	return v
+}
+
+func (s *source) object(name string) window.Object {
+	return window.Object{Group: s.key.resource.Group, Resource: s.key.resource.Resource, Namespace: s.key.namespace, Name: name}
+}
+
+// observe takes an object as an event shows it, or a list (arrived is zero then),
+// before which writes may have been missed.
+func (s *source) observe(ctx context.Context, u *unstructured.Unstructured, arrived time.Time) {
+	seen := s.look(ctx, u)
+	seen.arrived = arrived
+	name := u.GetName()
+	s.mu.Lock()
+	old, known := s.records[name]
+	s.mu.Unlock()
+	if known && old.uid != seen.uid {
+		// Its deletion fell into a gap of the watch.
+		s.gone(ctx, name)
+		known = false
+	}
+	s.mu.Lock()
+	changes := s.step(seen, known)
+	s.mu.Unlock()
+	// The last of several writes may be a controller's word on the status, and its
+	// author not the author of the change. A wrong author is worse than none.
+	s.hand(ctx, seen, changes, arrived.IsZero() && !seen.deleting && !lastWriteIsIntent(u))
+}
+
+// step moves the record to what was seen and returns the changes that this is.
+// Caller must hold mu.
+func (s *source) step(seen sight, known bool) []window.Change {
+	name := seen.object.Name
+	old := s.records[name]
+	next := record{uid: seen.uid, resourceVersion: seen.version, digest: seen.digest, deleting: seen.deleting, members: old.members}
+	defer func() { s.records[name] = next }()
+	if known && seen.deleting && old.deleting {
+		next.members = nil
+		return nil // clearing finalizers is nobody's change (C4)
+	}
+	if known && !seen.deleting && old.digest == seen.digest {
+		return nil // C3
+	}
+	var changes []window.Change
+	var members []*claim
+	for _, c := range s.claims {
+		was := find(old.members, c.target)
+		selected := seen.captured && c.selects(name, seen.labels)
+		switch {
+		case seen.deleting:
+			if was == c || selected {
+				changes = append(changes, seen.change(c.target, window.Delete))
+			}
+		case selected && was != nil:
+			changes = append(changes, seen.change(c.target, window.Update))
+			members = append(members, c)
+		case selected:
+			changes = append(changes, seen.change(c.target, window.Create))
+			members = append(members, c)
+		case was == c:
+			// The object left the selector. Where another claim had selected it, the rule
+			// left the object, and its file stays.
+			changes = append(changes, seen.change(c.target, window.Delete))
+		}
+	}
+	next.members = s.shared(members)
+	return changes
+}
+
+// removed takes a DELETED event.
+func (s *source) removed(ctx context.Context, u *unstructured.Unstructured, arrived time.Time) {
+	name := u.GetName()
+	s.mu.Lock()
+	old, known := s.records[name]
+	known = known && old.uid == u.GetUID()
+	seen := sight{object: s.object(name), uid: u.GetUID(), version: u.GetResourceVersion(), labels: u.GetLabels(), arrived: arrived}
+	var changes []window.Change
+	if !known || !old.deleting {
+		for _, c := range s.claims {
+			if slices.Contains(old.members, c) || manifest.Captured(u) && c.selects(name, seen.labels) {
+				changes = append(changes, seen.change(c.target, window.Delete))
+			}
+		}
+	}
+	if known {
+		delete(s.records, name)
+	}
+	s.mu.Unlock()
+	seen.deleting = true
+	s.hand(ctx, seen, changes, false)
+}
+
+// gone takes an object that a complete list no longer has.
+func (s *source) gone(ctx context.Context, name string) {
+	s.mu.Lock()
+	old := s.records[name]
+	delete(s.records, name)
+	seen := sight{object: s.object(name), uid: old.uid, version: old.resourceVersion, deleting: true}
+	var changes []window.Change
+	if !old.deleting {
+		for _, c := range s.claims {
+			if slices.Contains(old.members, c) {
+				changes = append(changes, seen.change(c.target, window.Delete))
+			}
+		}
+	}
+	s.mu.Unlock()
+	s.hand(ctx, seen, changes, false)
+}
+
+// replace takes a complete list: objects that were seen before are compared with
+// what was seen, those that never were wait for the baseline (C9).
+func (s *source) replace(ctx context.Context, objects []*unstructured.Unstructured, resourceVersion string) {
+	listed := make(map[string]bool, len(objects))
+	for _, u := range objects {
+		listed[u.GetName()] = true
+	}
+	s.mu.Lock()
+	var missing []string
+	for name := range s.records {
+		if !listed[name] {
+			missing = append(missing, name)
+		}
+	}
+	s.mu.Unlock()
+	slices.Sort(missing)
+	for _, name := range missing {
+		s.gone(ctx, name)
+	}
+
+	// Those that changed are handed on in the order of their writes.
+	slices.SortStableFunc(objects, func(a, b *unstructured.Unstructured) int {
+		return compareVersions(a.GetResourceVersion(), b.GetResourceVersion())
+	})
+	fresh := false
+	for _, u := range objects {
+		s.mu.Lock()
+		old, known := s.records[u.GetName()]
+		s.mu.Unlock()
+		if known && old.uid == u.GetUID() {
+			s.observe(ctx, u, time.Time{})
+			continue
+		}
+		if known {
+			s.gone(ctx, u.GetName())
+		}
+		seen := s.look(ctx, u)
+		s.mu.Lock()
+		s.records[u.GetName()] = record{uid: seen.uid, resourceVersion: seen.version, digest: seen.digest, deleting: seen.deleting}
+		s.mu.Unlock()
+		fresh = true
+	}
+
+	s.mu.Lock()
+	first := !s.synced
+	s.synced = true
+	if first || compareVersions(s.position, resourceVersion) < 0 {
+		s.position = resourceVersion
+	}
+	var targets []types.NamespacedName
+	if fresh || first {
+		for _, c := range s.claims {
+			if !first {
+				c.wanted++
+			}
+			targets = append(targets, c.target)
+		}
+	}
+	s.mu.Unlock()
+	for _, target := range targets {
+		s.capture.startBaseline(ctx, target)
+	}
+	s.capture.changed.wake()
+}
+
+// change is what a sight means to a target.
+func (v sight) change(target types.NamespacedName, operation window.Operation) window.Change {
+	c := window.Change{Target: target, Object: v.object, UID: v.uid, ResourceVersion: v.version, Operation: operation}
+	if operation != window.Delete {
+		c.Manifest = v.manifest
+	}
+	return c
+}
+
+// hand gives changes of one version to the sink, by way of the joiner those of
+// targets with attribution, and those that must not overtake what waits there.
+// anonymous: whoever the joiner names did not make them.
+// Runs on the worker only, which keeps the order; holds no lock while it may block.
+func (s *source) hand(ctx context.Context, seen sight, changes []window.Change, anonymous bool) {
+	var direct, joined []window.Change
+	s.mu.Lock()
+	for _, change := range changes {
+		switch t, ok := s.capture.target(change.Target); {
+		case !ok: // deleted meanwhile
+		case t.attributed:
+			change.Author = window.Unresolved
+			joined = append(joined, change)
+		case s.inFlight(seen.object.Name, change.Target): // attribution was switched off
+			joined = append(joined, change)
+		default:
+			direct = append(direct, change)
+		}
+	}
+	// Both are on their way from here on: a catch-up must not look between them.
+	directLeg, joinedLeg := s.depart(seen, direct), s.depart(seen, joined)
+	s.mu.Unlock()
+
+	if len(direct) > 0 {
+		for _, change := range direct {
+			s.capture.Sink.Change(ctx, change)
+		}
+		s.delivered(seen.object.Name, directLeg)
+	}
+	if len(joined) == 0 {
+		return
+	}
+	s.capture.Joiner.Submit(ctx, seen.joinVersion(), func(username string, ok bool) {
+		for _, change := range joined {
+			if ok && !anonymous && change.Author.Unresolved {
+				change.Author = window.Author{Username: username}
+			}
+			s.capture.Sink.Change(ctx, change)
+		}
+		s.delivered(seen.object.Name, joinedLeg)
+	})
+}
+
+// depart notes that changes of one version are on their way, if there are any.
+// Caller must hold mu.
+func (s *source) depart(seen sight, changes []window.Change) (sequence uint64) {
+	if len(changes) == 0 {
+		return 0
+	}
+	s.sequence++
+	l := leg{sequence: s.sequence, uid: seen.uid, version: seen.version}
+	for _, change := range changes {
+		l.targets = append(l.targets, change.Target)
+	}
+	s.flights[seen.object.Name] = append(s.flights[seen.object.Name], l)
+	return l.sequence
+}
+
+// inFlight reports whether a change of an object of this name is on its way to the
+// target. Caller must hold mu.
+func (s *source) inFlight(name string, target types.NamespacedName) bool {
+	return slices.ContainsFunc(s.flights[name], func(l leg) bool { return slices.Contains(l.targets, target) })
+}
+
+func (v sight) joinVersion() Version {
+	return Version{
+		UID: v.uid, ResourceVersion: v.version, Deleted: v.deleting, Labels: v.labels, Seen: v.arrived,
+		Group: v.object.Group, Resource: v.object.Resource, Namespace: v.object.Namespace, Name: v.object.Name,
+	}
+}
+
+// delivered notes that changes of an object of this name reached the sink.
+func (s *source) delivered(name string, sequence uint64) {
+	s.mu.Lock()
+	legs := slices.DeleteFunc(s.flights[name], func(l leg) bool { return l.sequence == sequence })
+	if s.flights[name] = legs; len(legs) == 0 {
+		delete(s.flights, name)
+	}
+	s.mu.Unlock()
+	s.capture.changed.wake()
+}
+
+// advance notes that the watch has come to this resourceVersion.
+func (s *source) advance(resourceVersion string) {
+	s.mu.Lock()
+	if compareVersions(s.position, resourceVersion) < 0 {
+		s.position = resourceVersion
+	}
+	s.mu.Unlock()
+	s.capture.changed.wake()
+}
+
+// lastWriteIsIntent reports whether the last write to the object was one of its
+// intent, not of its status, as far as the object itself tells.
+func lastWriteIsIntent(u *unstructured.Unstructured) bool {
+	var status, intent time.Time
+	entries := u.GetManagedFields()
+	if len(entries) == 0 {
+		_, has := u.Object["status"]
+		return !has
+	}
+	for _, entry := range entries {
+		switch {
+		case entry.Time == nil:
+		case entry.Subresource == "status":
+			status = later(status, entry.Time.Time)
+		default:
+			intent = later(intent, entry.Time.Time)
+		}
+	}
+	return intent.After(status)
+}
+
+// lastWrite returns when the object was last written, as far as it tells.
+func lastWrite(u *unstructured.Unstructured) time.Time {
+	t := u.GetCreationTimestamp().Time
+	for _, entry := range u.GetManagedFields() {
+		if entry.Time != nil {
+			t = later(t, entry.Time.Time)
+		}
+	}
+	return t
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// shared returns the members in a slice that many records share: most objects of a
+// source have the same.
+// Caller must hold mu.
+func (s *source) shared(members []*claim) []*claim {
+	if !slices.Equal(s.common, members) {
+		s.common = members
+	}
+	return s.common
+}
+
+// compareVersions orders resourceVersions of one resource. One that is not of the
+// usual form sorts first.
+func compareVersions(a, b string) int {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	if err == nil {
+		return order
+	}
+	if _, err := resourceversion.CompareResourceVersion(a, a); err != nil {
+		if _, err := resourceversion.CompareResourceVersion(b, b); err != nil {
+			return cmp.Compare(a, b)
+		}
+		return -1
+	}
+	return 1
+}
+
+func compareNames(a, b types.NamespacedName) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
