@@ -1,0 +1,388 @@
+// Copyright The Kommit Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package branch
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/kommit-dev/kommit/apis/kommit/v1alpha1"
+	"github.com/kommit-dev/kommit/pkg/git"
+	"github.com/kommit-dev/kommit/pkg/window"
+)
+
+// entry is one write that is to come onto the remote. Pool.mu guards it, but for
+// what only the session that it is in uses.
+type entry struct {
+	// sequence orders all entries by arrival.
+	sequence uint64
+	write    window.Write
+	// pushing: it is in the session that runs now.
+	pushing bool
+	// refused: the remote turned down this very commit. It stays in its place, but
+	// stops nobody else.
+	refused bool
+	// dropped: its target was suspended while it was being pushed.
+	dropped bool
+
+	// destination is where the session sends it.
+	destination destination
+	// attempts are the commits that were made of it. Any of them may be on the remote
+	// although the answer that says so was lost (G5, D2).
+	attempts []attempt
+	// settled: it changes nothing in Git and its request has been told so (W15). A
+	// replay must not turn it into a commit after that.
+	settled bool
+	// unsaved are the files that could not be edited, as the last session found.
+	unsaved []error
+	// skip are the paths that cannot be written, as building the commit showed: they
+	// must not keep back the others.
+	skip map[string]error
+}
+
+// attempt is one commit that was made of an entry.
+type attempt struct {
+	hash    string
+	changed []string
+	unsaved []error
+}
+
+// backlog holds the entries of one target in the order in which their windows
+// closed. Order counts within a target only: no two targets that can be written to
+// share a path.
+type backlog struct {
+	entries []*entry
+	// route is where they go; for a deleted target where they went last.
+	route  destination
+	routed bool
+}
+
+// backlog returns the target's. Caller must hold mu.
+func (p *Pool) backlog(target types.NamespacedName) *backlog {
+	b := p.backlogs[target]
+	if b == nil {
+		b = &backlog{}
+		p.backlogs[target] = b
+	}
+	return b
+}
+
+// enqueue adds a write behind all others of its target. Caller must hold mu.
+func (p *Pool) enqueue(write window.Write) {
+	b := p.backlog(write.Target)
+	p.sequence++
+	b.entries = append(b.entries, &entry{sequence: p.sequence, write: write})
+	p.dispatch(write.Target)
+}
+
+// dispatch has the target's entries pushed by the worker of its branch as it is
+// now. Caller must hold mu.
+func (p *Pool) dispatch(target types.NamespacedName) {
+	b := p.backlogs[target]
+	if b == nil || len(b.entries) == 0 {
+		return
+	}
+	if d, ok := p.resolve(target, b); ok {
+		p.start(p.worker(d.remote))
+	}
+}
+
+// resolve finds where a target's entries go now, or tells their requests why they
+// have to wait. Caller must hold mu.
+func (p *Pool) resolve(target types.NamespacedName, b *backlog) (destination, bool) {
+	d, err := p.destinations.resolve(target)
+	if known := p.targets[target]; known != nil && apierrors.IsNotFound(err) {
+		d, err = p.destinations.resolveTarget(known) // the informer is behind
+	}
+	switch {
+	case err == nil:
+		b.route, b.routed = d, true
+		return d, true
+	case apierrors.IsNotFound(err) && b.routed:
+		return b.route, true
+	case apierrors.IsNotFound(err):
+		for _, e := range b.entries {
+			p.tell(e, v1alpha1.ReasonTargetDeleted, "")
+		}
+		b.entries = nil
+		return destination{}, false
+	}
+	klog.FromContext(p.ctx).V(2).Info("Closed windows have to wait", "target", target, "windows", len(b.entries), "err", err)
+	for _, e := range b.entries {
+		if !e.pushing && !e.refused {
+			p.tell(e, v1alpha1.ReasonWaitingForPush, err.Error())
+		}
+	}
+	return destination{}, false
+}
+
+// retry has everything of the matching targets tried again now: something changed
+// that may have been in the way. Caller must hold mu.
+func (p *Pool) retry(matches func(types.NamespacedName) bool) {
+	for target, b := range p.backlogs {
+		if !matches(target) {
+			continue
+		}
+		for _, e := range b.entries {
+			e.refused = false
+		}
+		if b.routed {
+			p.worker(b.route.remote).forgive(b.route.repository)
+		}
+		p.dispatch(target)
+	}
+}
+
+// take starts a session: the entries of all targets of the branch that share one
+// repository, none of whose earlier entries is in a session still. It returns how
+// long to wait when there are entries, but only of repositories that have to be
+// left alone for now; 0 when there are none. Caller must hold mu.
+func (p *Pool) take(w *worker, now time.Time) (batch []*entry, repository *git.Repository, wait time.Duration) {
+	type candidate struct {
+		target  types.NamespacedName
+		entries []*entry
+	}
+	var candidates []candidate
+	for target, b := range p.backlogs {
+		var ready []*entry
+		for _, e := range b.entries {
+			if e.pushing {
+				ready = nil
+				break
+			}
+			if !e.refused {
+				ready = append(ready, e)
+			}
+		}
+		if len(ready) > 0 {
+			candidates = append(candidates, candidate{target, ready})
+		}
+	}
+	slices.SortFunc(candidates, func(a, b candidate) int { return cmp.Compare(a.entries[0].sequence, b.entries[0].sequence) })
+	for _, c := range candidates {
+		d, ok := p.resolve(c.target, p.backlogs[c.target])
+		if !ok {
+			continue
+		}
+		if d.remote != w.remote {
+			// One that runs was told, or looks again when its session ends.
+			if other := p.worker(d.remote); !other.running {
+				p.start(other)
+			}
+			continue
+		}
+		until := w.failures[d.repository].until
+		if next := p.paced[d.repository]; next.After(until) {
+			until = next
+		}
+		if left := until.Sub(now); left > 0 {
+			if wait == 0 || left < wait {
+				wait = left
+			}
+			continue
+		}
+		delete(p.paced, d.repository)
+		if repository == nil {
+			repository = d.repository
+		}
+		if d.repository != repository {
+			continue // the next session's
+		}
+		for _, e := range c.entries {
+			e.pushing, e.destination, e.unsaved = true, d, nil
+			batch = append(batch, e)
+		}
+	}
+	if len(batch) > 0 {
+		wait = 0
+		if interval := batch[0].destination.interval; interval > 0 {
+			p.paced[repository] = now.Add(interval)
+		}
+	}
+	return batch, repository, wait
+}
+
+// settle ends a session by what became of each entry. Caller must hold mu.
+func (p *Pool) settle(w *worker, repository *git.Repository, results []result) {
+	for _, r := range results {
+		e := r.entry
+		e.pushing = false
+		switch {
+		case r.tried && r.err == nil:
+			delete(w.failures, repository)
+			p.complete(w, e, r.built)
+			continue
+		case e.dropped:
+			p.remove(e)
+			p.tell(e, v1alpha1.ReasonTargetSuspended, "")
+			p.config.Recompare(e.write.Target)
+			continue
+		case !r.tried:
+			continue
+		}
+		p.failed(w, repository, e, r.err)
+	}
+	for _, r := range results {
+		target := r.entry.write.Target
+		if b := p.backlogs[target]; b != nil && len(b.entries) == 0 {
+			delete(p.backlogs, target)
+		} else if b != nil {
+			// Its branch may be another one by now.
+			if d, ok := p.resolve(target, b); ok && d.remote != w.remote {
+				p.start(p.worker(d.remote))
+			}
+		}
+	}
+}
+
+// failed keeps an entry and says why it is not on the remote. Caller must hold mu.
+func (p *Pool) failed(w *worker, repository *git.Repository, e *entry, err error) {
+	var (
+		refused      *git.RefusedError
+		unsupported  *git.UnsupportedError
+		unauthorized *git.UnauthorizedError
+		secret       *SecretError
+		unreachable  *git.UnreachableError
+	)
+	switch {
+	case errors.As(err, &refused):
+		p.tell(e, v1alpha1.ReasonRemoteRejected, refused.Text)
+		p.setAside(w, e)
+	case errors.As(err, &unsupported):
+		p.tell(e, v1alpha1.ReasonRemoteRejected, unsupported.Error())
+		p.setAside(w, e)
+	case errors.As(err, &unauthorized), errors.As(err, &secret):
+		p.tell(e, v1alpha1.ReasonAuthenticationFailed, err.Error())
+		w.fail(repository, 0)
+	case errors.As(err, &unreachable):
+		p.tell(e, v1alpha1.ReasonWaitingForPush, err.Error())
+		w.fail(repository, unreachable.RetryAfter)
+	default:
+		p.tell(e, v1alpha1.ReasonWaitingForPush, err.Error())
+		w.fail(repository, 0)
+	}
+}
+
+// setAside leaves a refused entry to the slow timer, unless its target has moved
+// away from what refused it meanwhile. Caller must hold mu.
+func (p *Pool) setAside(w *worker, e *entry) {
+	if route := p.backlog(e.write.Target).route; route.remote == e.destination.remote && route.repository == e.destination.repository {
+		e.refused = true
+		p.startSlowTimer(w)
+	}
+}
+
+// complete takes an entry out of the backlog: its commit is on the remote, or it
+// changes nothing there, or it can never be built. Caller must hold mu.
+func (p *Pool) complete(w *worker, e *entry, built git.Built) {
+	if built.Err != nil && e.skipPath(built.Err) {
+		return // the next session makes it without that path
+	}
+	defer p.remove(e)
+	if built.Err != nil {
+		klog.FromContext(p.ctx).Error(built.Err, "A commit cannot be built", "target", e.write.Target, "window", e.write.Name, "author", e.write.Author.Username)
+		p.tell(e, v1alpha1.ReasonCommitFailed, built.Err.Error())
+		return
+	}
+	p.supersede(e)
+	if e.settled {
+		return
+	}
+	// A commit that was found on the remote comes without what it was made of.
+	changed, unsaved := built.Changed, e.unsaved
+	if i := slices.IndexFunc(e.attempts, func(a attempt) bool { return a.hash == built.Hash }); i >= 0 {
+		changed, unsaved = e.attempts[i].changed, e.attempts[i].unsaved
+	}
+	message := ""
+	if err := errors.Join(unsaved...); err != nil {
+		message = "not saved: " + err.Error()
+		klog.FromContext(p.ctx).Error(err, "Files cannot be edited", "target", e.write.Target, "window", e.write.Name)
+	}
+	p.report(e, func(progress *window.Progress) {
+		progress.Reason, progress.Message = window.Outcome(built.Hash, changed, true), message
+		progress.Branch, progress.Commit = w.remote.branch, built.Hash
+	})
+	if built.Hash != "" {
+		p.readiness.pushed(e.write.Target, built.Hash)
+	}
+}
+
+// skipPath notes a path that stands in the way of a commit; false if that helps
+// nothing, because it is known or the error is about something else.
+func (e *entry) skipPath(err error) bool {
+	var (
+		notRegular *git.NotRegularError
+		collision  *git.CollisionError
+		path       string
+	)
+	switch {
+	case errors.As(err, &notRegular):
+		path = notRegular.Path
+	case errors.As(err, &collision):
+		path = collision.Path
+	}
+	if path == "" || e.skip[path] != nil {
+		return false
+	}
+	if e.skip == nil {
+		e.skip = map[string]error{}
+	}
+	e.skip[path] = err
+	return true
+}
+
+// supersede takes from earlier entries of the target what a later one has settled:
+// sent now, they would turn those objects back. Caller must hold mu.
+func (p *Pool) supersede(done *entry) {
+	newer := map[window.Object]bool{}
+	for _, c := range done.write.Changes {
+		newer[c.Object] = true
+	}
+	for _, e := range p.backlogs[done.write.Target].entries {
+		if e.sequence < done.sequence {
+			e.write.Changes = slices.DeleteFunc(slices.Clone(e.write.Changes), func(c window.Change) bool { return newer[c.Object] })
+		}
+	}
+}
+
+// suspend fails what is not on its way to the remote yet, and what is on its way
+// should it not arrive (W18). Caller must hold mu.
+func (p *Pool) suspend(target types.NamespacedName) {
+	b := p.backlogs[target]
+	if b == nil {
+		return
+	}
+	for _, e := range slices.Clone(b.entries) {
+		if e.pushing {
+			e.dropped = true
+			continue
+		}
+		p.remove(e)
+		p.tell(e, v1alpha1.ReasonTargetSuspended, "")
+		p.config.Recompare(target)
+	}
+}
+
+// remove takes an entry out of its backlog. Caller must hold mu.
+func (p *Pool) remove(e *entry) {
+	b := p.backlogs[e.write.Target]
+	b.entries = slices.DeleteFunc(b.entries, func(other *entry) bool { return other == e })
+}
+
+// tell reports a reason to the request of the write, if somebody asked for it.
+func (p *Pool) tell(e *entry, reason, message string) {
+	p.report(e, func(progress *window.Progress) { progress.Reason, progress.Message = reason, message })
+}
+
+func (p *Pool) report(e *entry, change func(*window.Progress)) {
+	if e.write.Request != nil {
+		p.requests.report(e.write.Request.UID, change)
+	}
+}

@@ -1,0 +1,108 @@
+// Copyright The Kommit Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package branch
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	pathpkg "path"
+
+	"github.com/kommit-dev/kommit/pkg/attribution"
+	"github.com/kommit-dev/kommit/pkg/git"
+	"github.com/kommit-dev/kommit/pkg/manifest"
+	"github.com/kommit-dev/kommit/pkg/window"
+)
+
+// commitOf says what Git has to do for a write, but for the edit itself. The
+// commit is a pure function of the write, the destination and the tree it is built
+// on (G3, G5).
+func commitOf(w window.Write, d destination) git.Commit {
+	return git.Commit{
+		Author:     author(w, d),
+		Committer:  git.Signature{Name: d.committer.Name, Email: d.committer.Email, When: w.Closed},
+		Message:    func(changed []string) string { return window.Message(w, changed) },
+		AllowEmpty: w.AllowEmpty(),
+	}
+}
+
+// author is whom the write says to commit as; nobody is the committer (C10, W20).
+func author(w window.Write, d destination) git.Signature {
+	switch {
+	case w.Author.Unresolved:
+		_, email := attribution.Identity("unknown", d.mailDomain)
+		return git.Signature{Name: window.UnresolvedName, Email: email, When: w.Closed}
+	case w.Author == window.Author{}:
+		return git.Signature{Name: d.committer.Name, Email: d.committer.Email, When: w.Closed}
+	}
+	name, email := attribution.Identity(w.Author.Username, d.mailDomain)
+	return git.Signature{Name: name, Email: email, When: w.Closed}
+}
+
+// edit turns "set this object, remove that one" into the files that differ on
+// the given tree. unsaved says which objects cannot be written, and why, those at
+// and below the paths of skip among them; the others are not kept back for them.
+func edit(ctx context.Context, tree *git.Tree, base string, changes []window.Change, skip map[string]error) (files []git.File, unsaved []error, err error) {
+	paths := make([]string, len(changes))
+	for i, c := range changes {
+		paths[i] = manifest.Path(base, c.Object.Group, c.Object.Resource, c.Object.Namespace, c.Object.Name)
+	}
+	if err := tree.Prefetch(ctx, paths...); err != nil {
+		return nil, nil, err
+	}
+	for i, c := range changes {
+		if err := inTheWay(paths[i], skip); err != nil {
+			unsaved = append(unsaved, fmt.Errorf("%s: %w", paths[i], err))
+			continue
+		}
+		file, err := editOne(ctx, tree, paths[i], c)
+		var (
+			refused    *manifest.RefusedError
+			notRegular *git.NotRegularError
+		)
+		switch {
+		case errors.As(err, &refused), errors.As(err, &notRegular):
+			unsaved = append(unsaved, fmt.Errorf("%s: %w", paths[i], err))
+		case err != nil:
+			return nil, nil, err
+		case file != nil:
+			files = append(files, *file)
+		}
+	}
+	return files, unsaved, nil
+}
+
+// inTheWay returns what is known to stand in the way of a path.
+func inTheWay(path string, skip map[string]error) error {
+	for ; path != "."; path = pathpkg.Dir(path) {
+		if err := skip[path]; err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// editOne returns nil when the file says it already.
+func editOne(ctx context.Context, tree *git.Tree, path string, c window.Change) (*git.File, error) {
+	before, err := tree.Read(ctx, path)
+	exists := err == nil
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	switch {
+	case c.Operation == window.Delete && !exists:
+		return nil, nil
+	case c.Operation == window.Delete:
+		return &git.File{Path: path}, manifest.Remove(before, c.Object.Group, c.Object.Namespace, c.Object.Name)
+	case !exists:
+		return &git.File{Path: path, Content: c.Manifest}, nil
+	}
+	after, err := manifest.Edit(before, c.Manifest)
+	if err != nil || bytes.Equal(before, after) {
+		return nil, err
+	}
+	return &git.File{Path: path, Content: after}, nil
+}

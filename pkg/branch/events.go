@@ -1,0 +1,342 @@
+// Copyright The Kommit Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package branch
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kommit-dev/kommit/apis/kommit/v1alpha1"
+	listers "github.com/kommit-dev/kommit/generated/listers/kommit/v1alpha1"
+	"github.com/kommit-dev/kommit/pkg/window"
+)
+
+// targetCache and providerCache address the informers' stores by NamespacedName.
+type (
+	targetCache   struct{ lister listers.GitTargetLister }
+	providerCache struct{ lister listers.GitProviderLister }
+)
+
+var (
+	_ targetLister   = targetCache{}
+	_ providerLister = providerCache{}
+)
+
+func (c targetCache) Get(name types.NamespacedName) (*v1alpha1.GitTarget, error) {
+	return c.lister.GitTargets(name.Namespace).Get(name.Name)
+}
+
+func (c targetCache) List() ([]*v1alpha1.GitTarget, error) { return c.lister.List(labels.Everything()) }
+
+func (c providerCache) Get(name types.NamespacedName) (*v1alpha1.GitProvider, error) {
+	return c.lister.GitProviders(name.Namespace).Get(name.Name)
+}
+
+func nameOf(object metav1.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
+}
+
+// handlers calls set for each object that was added or changed, and gone for
+// each that was deleted, also when it was re-created unseen.
+func handlers[T metav1.Object](set, gone func(T)) cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: func(object any) { set(object.(T)) },
+		UpdateFunc: func(before, object any) {
+			if before.(T).GetUID() != object.(T).GetUID() {
+				gone(before.(T))
+			}
+			set(object.(T))
+		},
+		DeleteFunc: func(object any) {
+			if missed, ok := object.(cache.DeletedFinalStateUnknown); ok {
+				object = missed.Obj
+			}
+			gone(object.(T))
+		},
+	}
+}
+
+func (p *Pool) handleEvents() error {
+	_, targets := p.config.Informers.GitTargets().Informer().AddEventHandler(handlers(p.targetSet, p.targetGone))
+	_, providers := p.config.Informers.GitProviders().Informer().AddEventHandler(handlers(p.providerSet, p.providerGone))
+	later := handlers(p.requestSet, p.requestGone)
+	registration, requests := p.config.Informers.CommitRequests().Informer().AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(object any, isInInitialList bool) {
+			if isInInitialList {
+				p.requestListed(object.(*v1alpha1.CommitRequest))
+				return
+			}
+			p.registerListed()
+			later.OnAdd(object, false)
+		},
+		UpdateFunc: func(before, object any) {
+			p.registerListed()
+			later.OnUpdate(before, object)
+		},
+		DeleteFunc: func(object any) {
+			p.registerListed()
+			later.OnDelete(object)
+		},
+	})
+	if err := errors.Join(targets, providers, requests); err != nil {
+		return fmt.Errorf("watching the server's own kinds: %w", err)
+	}
+	go func() {
+		if cache.WaitForCacheSync(p.ctx.Done(), registration.HasSynced) {
+			p.registerListed()
+		}
+	}()
+	return nil
+}
+
+func (p *Pool) requestListed(request *v1alpha1.CommitRequest) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.initial = append(p.initial, request)
+}
+
+// registerListed registers the requests that were there at the start in the
+// order of their creation: the list has them by name (W9, W19). All others come
+// after it has returned.
+func (p *Pool) registerListed() {
+	p.registering.Lock()
+	defer p.registering.Unlock()
+	p.mu.Lock()
+	listed := p.initial
+	p.initial = nil
+	p.mu.Unlock()
+	slices.SortStableFunc(listed, func(a, b *v1alpha1.CommitRequest) int {
+		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
+	})
+	for _, request := range listed {
+		ready := apimeta.FindStatusCondition(request.Status.Conditions, v1alpha1.ConditionReady)
+		if window.Finished(request.Status) || ready == nil || ready.Reason == v1alpha1.ReasonWaitingForWindow {
+			p.requestSet(request)
+			continue
+		}
+		p.requests.add(request)
+		p.requests.report(request.UID, func(progress *window.Progress) {
+			progress.Reason, progress.Message = v1alpha1.ReasonCommitFailed, interrupted
+		})
+	}
+}
+
+// interrupted is said to a request whose window went with the process that held
+// it: its changes are compared with Git like all others (C9), its message is lost.
+const interrupted = "the server ended before the commit was known to be on the remote; look at the branch, and save again if the changes are not there"
+
+func (p *Pool) targetSet(target *v1alpha1.GitTarget) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	name := nameOf(target)
+	if p.stopping {
+		return
+	}
+	known := p.targets[name]
+	if known == nil || known.UID != target.UID || known.Generation != target.Generation {
+		p.setTarget(target)
+		if target.Spec.Suspend {
+			p.suspend(name)
+		}
+		p.branchChanged(target)
+		if known != nil {
+			p.branchChanged(known)
+		}
+	}
+	p.readiness.check(name)
+}
+
+// branchChanged looks again at the targets that this one may stand in the way of,
+// itself included. Caller must hold mu.
+func (p *Pool) branchChanged(target *v1alpha1.GitTarget) {
+	affected := func(name types.NamespacedName) bool {
+		other := p.targets[name]
+		return name == nameOf(target) || other != nil && other.Spec.Branch == target.Spec.Branch
+	}
+	p.retry(affected)
+	p.checkAll(affected)
+}
+
+// setTarget tells the engine, and registers the requests that came before their
+// target was seen. Caller must hold mu.
+func (p *Pool) setTarget(target *v1alpha1.GitTarget) {
+	name := nameOf(target)
+	p.targets[name] = target
+	p.apply(p.engine.SetTarget(time.Now(), engineTarget(target)))
+	waiting := p.waiting[name]
+	delete(p.waiting, name)
+	for _, request := range waiting {
+		p.apply(p.engine.Register(time.Now(), engineRequest(request)))
+	}
+}
+
+// ensureTarget makes the engine know the target if the informer does: capture
+// may have seen it first. Caller must hold mu.
+func (p *Pool) ensureTarget(name types.NamespacedName) bool {
+	if p.targets[name] != nil {
+		return true
+	}
+	target, err := p.destinations.targets.Get(name)
+	if err != nil {
+		return false // deleted: its windows are closed
+	}
+	p.setTarget(target)
+	return true
+}
+
+func (p *Pool) targetGone(target *v1alpha1.GitTarget) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	name := nameOf(target)
+	delete(p.targets, name)
+	p.readiness.targetGone(name)
+	// What is left goes where the target, as it was last, would have it.
+	b := p.backlog(name)
+	d, err := p.destinations.resolveTarget(target)
+	b.route, b.routed = d, err == nil
+	p.apply(p.engine.RemoveTarget(time.Now(), name))
+	if len(b.entries) == 0 {
+		delete(p.backlogs, name)
+	}
+	p.branchChanged(target)
+}
+
+func (p *Pool) providerSet(provider *v1alpha1.GitProvider) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.readiness.providerChanged(provider) {
+		p.usersChanged(provider)
+	}
+}
+
+func (p *Pool) providerGone(provider *v1alpha1.GitProvider) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.destinations.forget(nameOf(provider))
+	p.readiness.providerGone(nameOf(provider))
+	p.usersChanged(provider)
+}
+
+// usersChanged looks again at the targets of a provider, and at those that they
+// may stand in the way of. Caller must hold mu.
+func (p *Pool) usersChanged(provider *v1alpha1.GitProvider) {
+	branches := map[string]bool{}
+	for name, target := range p.targets {
+		if name.Namespace == provider.Namespace && target.Spec.GitProviderRef.Name == provider.Name {
+			branches[target.Spec.Branch] = true
+		}
+	}
+	affected := func(name types.NamespacedName) bool {
+		target := p.targets[name]
+		return target != nil && branches[target.Spec.Branch]
+	}
+	p.retry(affected)
+	p.checkAll(affected)
+}
+
+// checkAll has the conditions of the matching targets looked at, and what failed
+// for them elsewhere tried again. Caller must hold mu.
+func (p *Pool) checkAll(matches func(types.NamespacedName) bool) {
+	for name := range p.targets {
+		if matches(name) {
+			p.readiness.check(name)
+			p.config.Retry(name)
+		}
+	}
+}
+
+// requestSet registers a stored request, once (W6).
+func (p *Pool) requestSet(request *v1alpha1.CommitRequest) {
+	if window.Finished(request.Status) {
+		p.requests.forget(request.UID)
+		return
+	}
+	if !p.requests.add(request) {
+		return
+	}
+	name := types.NamespacedName{Namespace: request.Namespace, Name: request.Spec.GitTargetRef.Name}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stopping {
+		return // the next process registers it
+	}
+	if p.ensureTarget(name) {
+		p.apply(p.engine.Register(time.Now(), engineRequest(request)))
+		return
+	}
+	p.waiting[name] = append(p.waiting[name], request)
+	go p.lookUp(name)
+}
+
+// lookUp decides about requests whose target is not in the informer: it may be
+// about to arrive there, or be gone.
+func (p *Pool) lookUp(name types.NamespacedName) {
+	target, err := p.config.Client.GitTargets(name.Namespace).Get(p.ctx, name.Name, metav1.GetOptions{})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stopping || len(p.waiting[name]) == 0 {
+		return
+	}
+	switch {
+	case err == nil && p.targets[name] == nil:
+		p.setTarget(target)
+	case apierrors.IsNotFound(err):
+		for _, request := range p.waiting[name] {
+			p.requests.report(request.UID, func(progress *window.Progress) { progress.Reason = v1alpha1.ReasonTargetDeleted })
+		}
+		delete(p.waiting, name)
+	case err != nil && p.ctx.Err() == nil:
+		time.AfterFunc(firstBackoff, func() { p.lookUp(name) })
+	}
+}
+
+func (p *Pool) requestGone(request *v1alpha1.CommitRequest) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.apply(p.engine.Withdraw(time.Now(), request.UID))
+	target := types.NamespacedName{Namespace: request.Namespace, Name: request.Spec.GitTargetRef.Name}
+	p.waiting[target] = slices.DeleteFunc(p.waiting[target], func(other *v1alpha1.CommitRequest) bool { return other.UID == request.UID })
+	if len(p.waiting[target]) == 0 {
+		delete(p.waiting, target)
+	}
+	p.requests.forget(request.UID)
+}
+
+func engineTarget(target *v1alpha1.GitTarget) window.Target {
+	return window.Target{
+		Name:        nameOf(target),
+		IdleTimeout: target.Spec.Window.IdleTimeout.Duration,
+		MaxDuration: target.Spec.Window.MaxDuration.Duration,
+		Shared:      target.Spec.Attribution == v1alpha1.AttributionNone,
+		Suspended:   target.Spec.Suspend,
+	}
+}
+
+func engineRequest(request *v1alpha1.CommitRequest) window.Request {
+	r := window.Request{
+		RequestRef:          window.RequestRef{Namespace: request.Namespace, Name: request.Name, UID: request.UID},
+		Target:              types.NamespacedName{Namespace: request.Namespace, Name: request.Spec.GitTargetRef.Name},
+		Author:              window.Author{Username: request.Spec.RequestedBy.Username},
+		Message:             request.Spec.Message,
+		Attach:              request.Spec.Window.Attach,
+		MaxDuration:         request.Spec.Window.MaxDuration.Duration,
+		WhenNothingToCommit: request.Spec.WhenNothingToCommit,
+	}
+	if deadline := request.Status.AttachDeadline; deadline != nil {
+		r.AttachDeadline = deadline.Time
+	}
+	if idle := request.Spec.Window.IdleTimeout; idle != nil {
+		r.IdleTimeout = idle.Duration
+	}
+	return r
+}

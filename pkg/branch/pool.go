@@ -1,0 +1,237 @@
+// Copyright The Kommit Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package branch
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kommit-dev/kommit/apis/kommit/v1alpha1"
+	clientset "github.com/kommit-dev/kommit/generated/clientset/versioned/typed/kommit/v1alpha1"
+	informers "github.com/kommit-dev/kommit/generated/informers/externalversions/kommit/v1alpha1"
+	"github.com/kommit-dev/kommit/pkg/git"
+	"github.com/kommit-dev/kommit/pkg/window"
+)
+
+// Config is what a Pool works with once the server is up.
+type Config struct {
+	// Client writes status through the server itself.
+	Client clientset.KommitV1alpha1Interface
+	// Informers of the server's own kinds; the caller starts their factory after
+	// Start returned.
+	Informers informers.Interface
+	// Cluster is where the Secrets of GitProviders are read.
+	Cluster kubernetes.Interface
+	// CatchUp proves that all that was persisted in the target before the call has
+	// reached Change, or names the resource that lags when ctx ends (DESIGN 5.5).
+	CatchUp func(ctx context.Context, target types.NamespacedName) (lagging string)
+	// CatchUpTimeout bounds each CatchUp.
+	CatchUpTimeout time.Duration
+	// Recompare has the target compared with Git again, as soon as it is not suspended
+	// (W18). It may be called at any time and returns at once.
+	Recompare func(target types.NamespacedName)
+	// Retry ends the wait of a comparison with Git that failed: what was in the way may
+	// have changed. It may be called at any time and returns at once.
+	Retry func(target types.NamespacedName)
+	// AllowInsecureHTTP accepts http:// remotes.
+	AllowInsecureHTTP bool
+}
+
+// Pool takes changes and CommitRequests in and has branch workers commit what
+// the window engine closes. Safe for concurrent use.
+//
+// A Pool that was not started holds no windows, which is what Binding then says.
+type Pool struct {
+	// Set by Start, before anything else can reach the Pool, and constant after.
+	ctx          context.Context
+	config       Config
+	requests     *requests
+	destinations *destinations
+	readiness    *readiness
+
+	mu      sync.Mutex
+	engine  *window.Engine
+	wake    *time.Timer
+	targets map[types.NamespacedName]*v1alpha1.GitTarget
+	// waiting are requests whose target has not been seen yet.
+	waiting map[types.NamespacedName][]*v1alpha1.CommitRequest
+	// registering is held while the requests of the first list are registered; it
+	// comes before mu.
+	registering sync.Mutex
+	// initial are the requests of the informer's first list, until it is complete.
+	initial []*v1alpha1.CommitRequest
+	// backlogs are the closed writes that are not on a remote yet, per target.
+	backlogs map[types.NamespacedName]*backlog
+	sequence uint64
+	workers  map[remoteBranch]*worker
+	// stopped is closed, and made anew, each time a worker ends.
+	stopped chan struct{}
+	// paced says when repositories with a bound on their pushes may be pushed to again
+	// (G7).
+	paced map[*git.Repository]time.Time
+	// stopping: windows are closed for good, the next process will see the rest.
+	stopping bool
+}
+
+// NewPool returns a Pool without windows. See Start.
+func NewPool() *Pool {
+	return &Pool{
+		engine:   window.New(window.Config{NewName: windowName}),
+		targets:  map[types.NamespacedName]*v1alpha1.GitTarget{},
+		waiting:  map[types.NamespacedName][]*v1alpha1.CommitRequest{},
+		backlogs: map[types.NamespacedName]*backlog{},
+		workers:  map[remoteBranch]*worker{},
+		stopped:  make(chan struct{}),
+		paced:    map[*git.Repository]time.Time{},
+	}
+}
+
+// windowName makes names in the manner of generateName.
+func windowName(target types.NamespacedName, _ window.Author) string {
+	return fmt.Sprintf("%s-%s", target.Name, rand.String(10))
+}
+
+// Start makes the Pool work until ctx ends. It registers event handlers and
+// returns; the informers are started by the caller.
+func (p *Pool) Start(ctx context.Context, config Config) error {
+	p.mu.Lock()
+	p.ctx, p.config = ctx, config
+	p.requests = newRequests(config.Client)
+	p.destinations = &destinations{
+		targets:           targetCache{config.Informers.GitTargets().Lister()},
+		providers:         providerCache{config.Informers.GitProviders().Lister()},
+		secrets:           clusterSecrets{config.Cluster},
+		allowInsecureHTTP: config.AllowInsecureHTTP,
+	}
+	p.readiness = newReadiness(config.Client, p.destinations)
+	p.mu.Unlock()
+	go p.requests.run(ctx)
+	go p.readiness.run(ctx)
+	return p.handleEvents()
+}
+
+// Change implements capture's sink: the change is in a window when it returns.
+func (p *Pool) Change(_ context.Context, change window.Change) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.stopping && p.ensureTarget(change.Target) {
+		p.apply(p.engine.Change(time.Now(), change))
+	}
+}
+
+// Resync implements capture's sink: the changes become one commit by the
+// committer, after all windows of the target (W13).
+func (p *Pool) Resync(_ context.Context, target types.NamespacedName, changes []window.Change) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.stopping && p.ensureTarget(target) {
+		p.apply(p.engine.Resync(time.Now(), target, changes))
+	}
+}
+
+// Binding says, without doing anything, which open window a request made now
+// would attach to, and which earlier save of the same author it would have to
+// be refused for (W10). Empty: none.
+func (p *Pool) Binding(target types.NamespacedName, username string, attach v1alpha1.AttachPolicy) (name, inProgress string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	binding := p.engine.Binding(target, window.Author{Username: username}, attach)
+	if binding.InProgress != nil {
+		inProgress = binding.InProgress.Name
+	}
+	return binding.Window, inProgress
+}
+
+// Shutdown closes all windows, and waits until they are pushed and their requests
+// have been told, or ctx ends. What comes after is left to the next process.
+func (p *Pool) Shutdown(ctx context.Context) error {
+	p.mu.Lock()
+	p.stopping = true
+	if p.requests == nil { // never started
+		p.mu.Unlock()
+		return nil
+	}
+	p.apply(p.engine.Shutdown(time.Now()))
+	p.retry(func(types.NamespacedName) bool { return true })
+	for {
+		stopped, running := p.stopped, false
+		for _, w := range p.workers {
+			running = running || w.running
+		}
+		p.mu.Unlock()
+		if !running {
+			return p.requests.flush(ctx)
+		}
+		select {
+		case <-stopped:
+		case <-ctx.Done():
+			return fmt.Errorf("not all windows were pushed: %w", ctx.Err())
+		}
+		p.mu.Lock()
+	}
+}
+
+// apply carries out effects in order and sets the timer for the next wake.
+// Caller must hold mu.
+func (p *Pool) apply(effects []window.Effect) {
+	for _, effect := range effects {
+		switch effect := effect.(type) {
+		case window.Attached:
+			p.requests.report(effect.Request.UID, func(progress *window.Progress) {
+				progress.Reason, progress.Window = v1alpha1.ReasonCollectingWindow, effect.Window
+			})
+		case window.CatchUp:
+			go p.catchUp(effect.Request, effect.Target)
+		case window.Closed:
+			p.enqueue(effect.Write)
+		case window.Discarded:
+			p.config.Recompare(effect.Write.Target)
+		case window.Resolved:
+			p.requests.report(effect.Request.UID, func(progress *window.Progress) {
+				progress.Reason, progress.Message = effect.Reason, ""
+			})
+		}
+	}
+	if p.wake != nil {
+		p.wake.Stop()
+	}
+	if at, ok := p.engine.NextWake(); ok {
+		p.wake = time.AfterFunc(time.Until(at), p.wakeUp)
+	}
+}
+
+func (p *Pool) wakeUp() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ctx.Err() == nil && !p.stopping {
+		p.apply(p.engine.Wake(time.Now()))
+	}
+}
+
+// catchUp runs one proof and tells the engine that it is over, one way or the
+// other.
+func (p *Pool) catchUp(request window.RequestRef, target types.NamespacedName) {
+	ctx, cancel := context.WithTimeout(p.ctx, p.config.CatchUpTimeout)
+	defer cancel()
+	lagging := p.config.CatchUp(ctx, target)
+	if p.ctx.Err() != nil {
+		return // nothing was proven, and nobody is there to be told
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stopping {
+		return // the next process proves it
+	}
+	p.requests.report(request.UID, func(progress *window.Progress) {
+		caughtUp := lagging == ""
+		progress.CaughtUp, progress.Lagging = &caughtUp, lagging
+	})
+	p.apply(p.engine.CaughtUp(time.Now(), request.UID))
+}

@@ -1,0 +1,232 @@
+// Copyright The Kommit Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package branch
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+
+	"github.com/kommit-dev/kommit/apis/kommit/v1alpha1"
+	clientset "github.com/kommit-dev/kommit/generated/clientset/versioned/typed/kommit/v1alpha1"
+	"github.com/kommit-dev/kommit/pkg/git"
+)
+
+// probeInterval is how often a repository is looked at when nothing changes.
+const probeInterval = 5 * time.Minute
+
+// subject is a GitTarget or a GitProvider whose conditions are to be looked at.
+type subject struct {
+	provider bool
+	name     types.NamespacedName
+}
+
+// readiness keeps the status of GitTargets and GitProviders. Safe for
+// concurrent use.
+type readiness struct {
+	client       clientset.KommitV1alpha1Interface
+	destinations *destinations
+	queue        workqueue.TypedRateLimitingInterface[subject]
+
+	mu sync.Mutex
+	// commits are the last hashes pushed, per target.
+	commits     map[types.NamespacedName]string
+	generations map[types.NamespacedName]providerRepository
+}
+
+func newReadiness(client clientset.KommitV1alpha1Interface, d *destinations) *readiness {
+	return &readiness{
+		client:       client,
+		destinations: d,
+		queue: workqueue.NewTypedRateLimitingQueue(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[subject](time.Second, time.Minute)),
+		commits:     map[types.NamespacedName]string{},
+		generations: map[types.NamespacedName]providerRepository{},
+	}
+}
+
+// check has a target's conditions looked at.
+func (r *readiness) check(target types.NamespacedName) { r.queue.Add(subject{name: target}) }
+
+// targetGone forgets a deleted target.
+func (r *readiness) targetGone(name types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.commits, name)
+}
+
+// pushed notes the target's last commit.
+func (r *readiness) pushed(target types.NamespacedName, hash string) {
+	r.mu.Lock()
+	r.commits[target] = hash
+	r.mu.Unlock()
+	r.check(target)
+}
+
+// providerChanged has a new or changed provider probed; false if it is known as
+// it is.
+func (r *readiness) providerChanged(provider *v1alpha1.GitProvider) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	name := nameOf(provider)
+	now := providerRepository{uid: provider.UID, generation: provider.Generation}
+	if r.generations[name] == now {
+		return false
+	}
+	r.generations[name] = now
+	r.queue.Add(subject{provider: true, name: name})
+	return true
+}
+
+func (r *readiness) providerGone(name types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.generations, name)
+}
+
+// run looks at what is due until ctx ends.
+func (r *readiness) run(ctx context.Context) {
+	// Two, so that one slow remote does not keep the others from being told.
+	var workers sync.WaitGroup
+	for range 2 {
+		workers.Go(func() {
+			for r.next(ctx) {
+			}
+		})
+	}
+	<-ctx.Done()
+	r.queue.ShutDown()
+	workers.Wait()
+}
+
+func (r *readiness) next(ctx context.Context) bool {
+	s, shutdown := r.queue.Get()
+	if shutdown {
+		return false
+	}
+	defer r.queue.Done(s)
+	update := r.updateTarget
+	if s.provider {
+		update = r.updateProvider
+	}
+	if err := update(ctx, s.name); err != nil {
+		if !apierrors.IsConflict(err) {
+			klog.FromContext(ctx).Error(err, "A status was not stored, trying again", "name", s.name)
+		}
+		r.queue.AddRateLimited(s)
+		return true
+	}
+	r.queue.Forget(s)
+	return true
+}
+
+func (r *readiness) updateTarget(ctx context.Context, name types.NamespacedName) error {
+	target, err := r.destinations.targets.Get(name)
+	if err != nil {
+		return ignoreNotFound(err)
+	}
+	_, err = r.destinations.resolve(name)
+	next := target.DeepCopy()
+	next.Status.ObservedGeneration = target.Generation
+	r.mu.Lock()
+	if hash := r.commits[name]; hash != "" {
+		next.Status.Commit = hash
+	}
+	r.mu.Unlock()
+	ready := readyCondition{status: metav1.ConditionTrue, reason: v1alpha1.ReasonReady}
+	var stalled *StalledError
+	switch {
+	case errors.As(err, &stalled):
+		ready = readyCondition{status: metav1.ConditionFalse, stalled: true, reason: stalled.Reason, message: stalled.Message}
+	case err != nil:
+		return err
+	case target.Spec.Suspend:
+		ready = readyCondition{status: metav1.ConditionFalse, stalled: true, reason: v1alpha1.ReasonTargetSuspended, message: "spec.suspend is true: nothing is committed"}
+	}
+	ready.set(&next.Status.Conditions, target.Generation)
+	if apiequality.Semantic.DeepEqual(next.Status, target.Status) {
+		return nil
+	}
+	_, err = r.client.GitTargets(name.Namespace).UpdateStatus(ctx, next, metav1.UpdateOptions{})
+	return ignoreNotFound(err)
+}
+
+func (r *readiness) updateProvider(ctx context.Context, name types.NamespacedName) error {
+	provider, err := r.destinations.providers.Get(name)
+	if err != nil {
+		return ignoreNotFound(err)
+	}
+	r.queue.AddAfter(subject{provider: true, name: name}, probeInterval)
+	next := provider.DeepCopy()
+	next.Status.ObservedGeneration = provider.Generation
+	r.probe(ctx, provider).set(&next.Status.Conditions, provider.Generation)
+	if apiequality.Semantic.DeepEqual(next.Status, provider.Status) {
+		return nil
+	}
+	_, err = r.client.GitProviders(name.Namespace).UpdateStatus(ctx, next, metav1.UpdateOptions{})
+	return ignoreNotFound(err)
+}
+
+// probe asks the remote for its receive-pack advertisement (DESIGN 4.1).
+func (r *readiness) probe(ctx context.Context, provider *v1alpha1.GitProvider) readyCondition {
+	repository, err := r.destinations.repository(provider)
+	if err == nil {
+		err = repository.Probe(ctx)
+	}
+	if err == nil {
+		return readyCondition{status: metav1.ConditionTrue, reason: v1alpha1.ReasonReady}
+	}
+	failed := readyCondition{status: metav1.ConditionFalse, stalled: true, message: err.Error()}
+	var (
+		secret       *SecretError
+		unauthorized *git.UnauthorizedError
+		unsupported  *git.UnsupportedError
+	)
+	switch {
+	case errors.As(err, &secret):
+		failed.reason = v1alpha1.ReasonInvalidSecret
+	case errors.As(err, &unauthorized):
+		failed.reason = v1alpha1.ReasonAuthenticationFailed
+	case errors.As(err, &unsupported):
+		failed.reason = v1alpha1.ReasonUnsupported
+	default:
+		failed.reason, failed.stalled = v1alpha1.ReasonUnreachable, false // may pass by itself
+	}
+	return failed
+}
+
+// readyCondition is Ready, and what follows from it for Reconciling and Stalled.
+type readyCondition struct {
+	status          metav1.ConditionStatus
+	stalled         bool
+	reason, message string
+}
+
+func (c readyCondition) set(conditions *[]metav1.Condition, generation int64) {
+	boolean := map[bool]metav1.ConditionStatus{true: metav1.ConditionTrue, false: metav1.ConditionFalse}
+	for _, condition := range []metav1.Condition{
+		{Type: v1alpha1.ConditionReady, Status: c.status},
+		{Type: v1alpha1.ConditionReconciling, Status: boolean[c.status != metav1.ConditionTrue && !c.stalled]},
+		{Type: v1alpha1.ConditionStalled, Status: boolean[c.stalled]},
+	} {
+		condition.Reason, condition.Message, condition.ObservedGeneration = c.reason, c.message, generation
+		apimeta.SetStatusCondition(conditions, condition)
+	}
+}
+
+func ignoreNotFound(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
