@@ -1,0 +1,120 @@
+// Copyright The Kommit Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/pflag"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/apiserver/pkg/util/compatibility"
+	"k8s.io/component-base/version"
+
+	"github.com/kommit-dev/kommit/generated/openapi"
+)
+
+// Options are the command line of kommit-apiserver.
+type Options struct {
+	// Recommended are those that every API server has. Etcd is nil: objects are in
+	// StorageFile.
+	Recommended *genericoptions.RecommendedOptions
+	// StorageFile holds the objects and the journal.
+	StorageFile string
+	// AllowInsecureHTTP accepts http:// URLs of repositories.
+	AllowInsecureHTTP bool
+	// AttributionGrace is how long a change waits for its author (C8).
+	AttributionGrace time.Duration
+	// CatchUpTimeout bounds the proof that a save holds all that came before it
+	// (DESIGN 5.5). 0: AttributionGrace.
+	CatchUpTimeout time.Duration
+}
+
+// NewOptions returns the options with their defaults.
+func NewOptions() *Options {
+	scheme := newScheme()
+	recommended := genericoptions.NewRecommendedOptions("", storageCodec(newCodecs(scheme)))
+	recommended.Etcd = nil
+	recommended.EgressSelector = nil
+	recommended.Traces = nil
+	recommended.SecureServing.BindPort = 8443
+	// A certificate that nobody provided is made in memory: the file system may be
+	// read-only, and nothing could trust it after a restart either way.
+	recommended.SecureServing.ServerCert.CertDirectory = ""
+	return &Options{
+		Recommended:      recommended,
+		StorageFile:      "/var/lib/kommit/kommit.db",
+		AttributionGrace: 45 * time.Second,
+	}
+}
+
+// AddFlags adds a flag for each option.
+func (o *Options) AddFlags(fs *pflag.FlagSet) {
+	o.Recommended.AddFlags(fs)
+	fs.StringVar(&o.StorageFile, "storage-file", o.StorageFile,
+		"File that holds the objects of kommit.dev and the journal. Created when absent; its directory must exist, on a disk that survives the process.")
+	fs.BoolVar(&o.AllowInsecureHTTP, "allow-insecure-http", o.AllowInsecureHTTP,
+		"Accept http:// URLs of Git repositories. Credentials and commits then travel unprotected.")
+	fs.DurationVar(&o.AttributionGrace, "attribution-grace", o.AttributionGrace,
+		"How long a change waits for the audit event that names its author before it counts as unresolved. At least the audit webhook's batch-max-wait of the kube-apiserver, whose default is 30s.")
+	fs.DurationVar(&o.CatchUpTimeout, "catch-up-timeout", o.CatchUpTimeout,
+		"How long a save waits for the proof that it holds all changes made before it. 0 means as long as --attribution-grace.")
+}
+
+// Validate returns all that is wrong with the options, in one error.
+func (o *Options) Validate() error {
+	errs := o.Recommended.Validate()
+	if o.StorageFile == "" {
+		errs = append(errs, errors.New("--storage-file must name a file, such as /var/lib/kommit/kommit.db"))
+	} else if filepath.Clean(o.StorageFile) == string(filepath.Separator) {
+		errs = append(errs, fmt.Errorf("--storage-file must name a file, not the directory %s", o.StorageFile))
+	}
+	if o.AttributionGrace <= 0 {
+		errs = append(errs, fmt.Errorf("--attribution-grace must be more than 0s, not %s", o.AttributionGrace))
+	}
+	if o.CatchUpTimeout < 0 {
+		errs = append(errs, fmt.Errorf("--catch-up-timeout must be 0s or more, not %s", o.CatchUpTimeout))
+	}
+	return utilerrors.NewAggregate(errs)
+}
+
+// catchUpTimeout is CatchUpTimeout with its default applied.
+func (o *Options) catchUpTimeout() time.Duration {
+	if o.CatchUpTimeout == 0 {
+		return o.AttributionGrace
+	}
+	return o.CatchUpTimeout
+}
+
+// Config returns what the flags say of a server; the caller adds its parts. With
+// a CoreAPI, which is the default, it reaches out to the cluster.
+func (o *Options) Config() (*Config, error) {
+	if err := o.Recommended.SecureServing.MaybeDefaultWithSelfSignedCerts("localhost", nil, []net.IP{net.IPv4(127, 0, 0, 1)}); err != nil {
+		return nil, fmt.Errorf("serving certificate: %w; give one by --tls-cert-file and --tls-private-key-file", err)
+	}
+	scheme := newScheme()
+	config := &Config{
+		Generic:           genericapiserver.NewRecommendedConfig(newCodecs(scheme)),
+		AllowInsecureHTTP: o.AllowInsecureHTTP,
+		scheme:            scheme,
+	}
+	namer := newDefinitionNamer()
+	v2 := genericapiserver.DefaultOpenAPIConfig(openapi.GetOpenAPIDefinitions, namer)
+	v2.Info.Title, v2.Info.Version = "kommit", version.Get().GitVersion
+	v3 := genericapiserver.DefaultOpenAPIV3Config(openapi.GetOpenAPIDefinitions, namer)
+	v3.Info.Title, v3.Info.Version = "kommit", version.Get().GitVersion
+	config.Generic.OpenAPIConfig = v2
+	config.Generic.OpenAPIV3Config = v3
+	config.Generic.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
+	if err := o.Recommended.ApplyTo(config.Generic); err != nil {
+		return nil, err
+	}
+	config.Generic.Authentication.Authenticator = refuseAnonymous(config.Generic.Authentication.Authenticator)
+	return config, nil
+}

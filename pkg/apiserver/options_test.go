@@ -1,0 +1,44 @@
+// Copyright The Kommit Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+func TestFlags(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		args    []string
+		valid   bool
+		catchUp time.Duration
+	}{
+		{"defaults", nil, true, 45 * time.Second},
+		{"5.5 catching up is bounded by the grace", []string{"--attribution-grace=10s"}, true, 10 * time.Second},
+		{"5.5 or by its own flag", []string{"--attribution-grace=10s", "--catch-up-timeout=3s"}, true, 3 * time.Second},
+		{"negative grace", []string{"--attribution-grace=-1s"}, false, 0},
+		{"negative bound", []string{"--catch-up-timeout=-1s"}, false, 0},
+		{"no storage file", []string{"--storage-file="}, false, 0},
+		{"a directory", []string{"--storage-file=/"}, false, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			options := NewOptions()
+			flags := pflag.NewFlagSet("kommit-apiserver", pflag.ContinueOnError)
+			options.AddFlags(flags)
+			if err := flags.Parse(test.args); err != nil {
+				t.Fatal(err)
+			}
+			err := options.Validate()
+			if (err == nil) != test.valid {
+				t.Fatalf("valid is %t, want %t: %v", err == nil, test.valid, err)
+			}
+			if test.valid && options.catchUpTimeout() != test.catchUp {
+				t.Errorf("catching up is bounded by %s, want %s", options.catchUpTimeout(), test.catchUp)
+			}
+		})
+	}
+}

@@ -1,0 +1,150 @@
+// Copyright The Kommit Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package apiserver puts the server together: Options are its command line,
+// Config its parts, New the one place where the parts meet.
+//
+// Order of life: the storage is open before New and is closed after the server
+// has stopped; PostStart runs when requests are answered; PreShutdown runs while
+// they still are, so that it can use the API, and is waited for.
+package apiserver
+
+import (
+	"fmt"
+	"net/http"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/registry/rest"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/healthz"
+
+	"github.com/kommit-dev/kommit/apis/kommit/v1alpha1"
+	"github.com/kommit-dev/kommit/pkg/registry/commitrequest"
+	"github.com/kommit-dev/kommit/pkg/registry/gitprovider"
+	"github.com/kommit-dev/kommit/pkg/registry/gittarget"
+	"github.com/kommit-dev/kommit/pkg/registry/watchrule"
+)
+
+// AuditPath is where the kube-apiserver's audit webhook posts to: a non-resource
+// URL that needs `post` (C11).
+const AuditPath = "/audit"
+
+// Config is what a server is made of. Options.Config makes one; Storage and
+// Windows are for the caller to add, the rest is optional.
+type Config struct {
+	// Generic is the server without any API. ClientConfig reaches the cluster,
+	// LoopbackClientConfig this server.
+	Generic *genericapiserver.RecommendedConfig
+	// Storage is where objects are.
+	Storage generic.RESTOptionsGetter
+	// Windows is what creates of CommitRequests look at.
+	Windows commitrequest.WindowTable
+	// Audit answers AuditPath, behind authentication and authorization.
+	Audit http.Handler
+	// AllowInsecureHTTP accepts http:// URLs in GitProviders.
+	AllowInsecureHTTP bool
+	// Ready are asked by /readyz.
+	Ready []healthz.HealthChecker
+	// PostStart are run, each in a goroutine of its own, when the server answers.
+	// Their context ends with the server. An error ends the process, and /readyz
+	// waits for each to return: long work goes into a goroutine that they start.
+	PostStart []PostStartHook
+	// PreShutdown are run when the server is told to stop and still answers. It
+	// stops when all have returned.
+	PreShutdown []PreShutdownHook
+
+	scheme *runtime.Scheme
+}
+
+// PostStartHook is work to start once the server answers.
+type PostStartHook struct {
+	Name string
+	Run  genericapiserver.PostStartHookFunc
+}
+
+// PreShutdownHook is work to finish while the server still answers.
+type PreShutdownHook struct {
+	Name string
+	Run  genericapiserver.PreShutdownHookFunc
+}
+
+// New returns the server, ready for PrepareRun. It changes config.Generic, so
+// that one Config makes one server.
+func New(config *Config) (*genericapiserver.GenericAPIServer, error) {
+	config.Generic.RESTOptionsGetter = config.Storage
+	server, err := config.Generic.Complete().New("kommit-apiserver", genericapiserver.NewEmptyDelegate())
+	if err != nil {
+		return nil, err
+	}
+	group, err := newAPIGroup(config, server)
+	if err != nil {
+		return nil, err
+	}
+	if err := server.InstallAPIGroup(group); err != nil {
+		return nil, fmt.Errorf("API group %s: %w", v1alpha1.GroupName, err)
+	}
+	if config.Audit != nil {
+		server.Handler.NonGoRestfulMux.Handle(AuditPath, config.Audit)
+	}
+	if err := server.AddReadyzChecks(config.Ready...); err != nil {
+		return nil, err
+	}
+	for _, hook := range config.PostStart {
+		if err := server.AddPostStartHook(hook.Name, hook.Run); err != nil {
+			return nil, err
+		}
+	}
+	for _, hook := range config.PreShutdown {
+		if err := server.AddPreShutdownHook(hook.Name, hook.Run); err != nil {
+			return nil, err
+		}
+	}
+	return server, nil
+}
+
+func newAPIGroup(config *Config, server *genericapiserver.GenericAPIServer) (*genericapiserver.APIGroupInfo, error) {
+	providers, providerStatus, err := gitprovider.NewREST(config.scheme, config.Storage, server.Authorizer, config.AllowInsecureHTTP)
+	if err != nil {
+		return nil, err
+	}
+	targets, targetStatus, err := gittarget.NewREST(config.scheme, config.Storage)
+	if err != nil {
+		return nil, err
+	}
+	rules, ruleStatus, err := watchrule.NewREST(config.scheme, config.Storage, server.Authorizer)
+	if err != nil {
+		return nil, err
+	}
+	requests, requestStatus, err := commitrequest.NewREST(config.scheme, config.Storage, commitrequest.Config{
+		Authorizer: server.Authorizer,
+		Windows:    config.Windows,
+		Targets:    targets,
+	})
+	if err != nil {
+		return nil, err
+	}
+	group := genericapiserver.NewDefaultAPIGroupInfo(v1alpha1.GroupName, config.scheme, metav1.ParameterCodec, newCodecs(config.scheme))
+	group.VersionedResourcesStorageMap[v1alpha1.SchemeGroupVersion.Version] = map[string]rest.Storage{
+		"gitproviders":          providers,
+		"gitproviders/status":   providerStatus,
+		"gittargets":            targets,
+		"gittargets/status":     targetStatus,
+		"watchrules":            rules,
+		"watchrules/status":     ruleStatus,
+		"commitrequests":        requests,
+		"commitrequests/status": requestStatus,
+	}
+	return &group, nil
+}
+
+// StorageCodec reads and writes the objects in Config.Storage.
+func (c *Config) StorageCodec() runtime.Codec {
+	return storageCodec(newCodecs(c.scheme))
+}
+
+func newCodecs(scheme *runtime.Scheme) serializer.CodecFactory {
+	return serializer.NewCodecFactory(scheme)
+}
