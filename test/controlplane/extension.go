@@ -55,6 +55,12 @@ func (cp *ControlPlane) PrepareExtension(ctx context.Context, service, namespace
 // URL is where the server answers, without a path.
 func (e *Extension) URL() string { return "https://" + hostPort(e.Port) }
 
+// Ready returns nil when the server says that it is, to anyone who asks. It is
+// meant for Command.Ready.
+func (e *Extension) Ready(ctx context.Context) error {
+	return get(ctx, httpClient(e.cp.pki.extensionCA), e.URL()+"/readyz")
+}
+
 // AuditUser makes the credentials that kube-apiserver's audit webhook shows to
 // the server: a client certificate of the cluster's own authority, so that the
 // server's delegated authentication knows the user.

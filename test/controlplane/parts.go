@@ -187,9 +187,14 @@ func withoutProxies(env []string) []string {
 	return kept
 }
 
-func httpClient(ca *authority, c certificate) *http.Client {
+// httpClient asks servers of an authority, as whom the certificates say.
+func httpClient(ca *authority, as ...certificate) *http.Client {
 	roots := x509.NewCertPool()
 	roots.AddCert(ca.cert)
+	var certificates []tls.Certificate
+	for _, c := range as {
+		certificates = append(certificates, tls.Certificate{Certificate: [][]byte{c.cert.Raw}, PrivateKey: c.key})
+	}
 	return &http.Client{
 		Timeout: 5 * time.Second,
 		Transport: &http.Transport{
@@ -199,7 +204,7 @@ func httpClient(ca *authority, c certificate) *http.Client {
 			TLSClientConfig: &tls.Config{
 				MinVersion:   tls.VersionTLS12,
 				RootCAs:      roots,
-				Certificates: []tls.Certificate{{Certificate: [][]byte{c.cert.Raw}, PrivateKey: c.key}},
+				Certificates: certificates,
 			},
 		},
 	}

@@ -9,12 +9,9 @@ package stack
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -155,16 +152,11 @@ func (s *Stack) StartServer(ctx context.Context) error {
 		"--storage-file=" + filepath.Join(s.config.Dir, "kommit.db"),
 		"--allow-insecure-http",
 	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(s.Extension.CA)
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true}}
 	_, err = s.ControlPlane.Run(ctx, controlplane.Command{
-		Name: ServerProcess,
-		Path: filepath.Join(s.plugins, ServerProcess),
-		Args: append(args, s.config.ServerArgs...),
-		Ready: func(ctx context.Context) error {
-			return get(ctx, client, s.Extension.URL()+"/readyz")
-		},
+		Name:  ServerProcess,
+		Path:  filepath.Join(s.plugins, ServerProcess),
+		Args:  append(args, s.config.ServerArgs...),
+		Ready: s.Extension.Ready,
 	})
 	return err
 }
@@ -199,22 +191,6 @@ func (s *Stack) apply(ctx context.Context, manifests string) error {
 
 func (s *Stack) say(format string, args ...any) {
 	fmt.Fprintf(s.config.Log, format+"\n", args...)
-}
-
-func get(ctx context.Context, client *http.Client, url string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	response, err := client.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answered %s", url, response.Status)
-	}
-	return nil
 }
 
 // BinDir holds the control plane's programs, kubectl among them.
