@@ -17,16 +17,30 @@ import (
 	"github.com/kommit-dev/kommit/pkg/window"
 )
 
-// commitOf says what Git has to do for a write, but for the edit itself. The
-// commit is a pure function of the write, the destination and the tree it is built
-// on (G3, G5).
-func commitOf(w window.Write, d destination) git.Commit {
-	return git.Commit{
+// commit says what Git has to do for an entry: nothing once it is settled. It is a
+// pure function of the write, the destination and the tree it is built on (G3, G5).
+func (e *entry) commit() git.Commit {
+	w, d := e.write, e.destination
+	c := git.Commit{
 		Author:     author(w, d),
 		Committer:  git.Signature{Name: d.committer.Name, Email: d.committer.Email, When: w.Closed},
 		Message:    func(changed []string) string { return window.Message(w, changed) },
-		AllowEmpty: w.AllowEmpty(),
+		AllowEmpty: w.AllowEmpty() && !e.settled,
+		Edit: func(ctx context.Context, tree *git.Tree) (files []git.File, err error) {
+			if e.settled {
+				return nil, nil
+			}
+			files, e.unsaved, err = edit(ctx, tree, d.path, w.Changes, e.skip)
+			if err == nil && len(files) == 0 {
+				err = errors.Join(e.unsaved...)
+			}
+			return files, err
+		},
 	}
+	for _, attempt := range e.attempts {
+		c.Recorded = append(c.Recorded, attempt.hash)
+	}
+	return c
 }
 
 // author is whom the write says to commit as; nobody is the committer (C10, W20).

@@ -40,7 +40,6 @@ type remoteBranch struct{ url, branch string }
 
 // destination is a GitTarget with all that a commit to it needs.
 type destination struct {
-	target     types.NamespacedName
 	remote     remoteBranch
 	path       string
 	prune      bool
@@ -128,7 +127,6 @@ func (d *destinations) resolveTarget(target *v1alpha1.GitTarget) (destination, e
 		return stalled(v1alpha1.ReasonUnreachable, "GitProvider %q: %v", provider.Name, err)
 	}
 	resolved := destination{
-		target:     name,
 		remote:     remoteBranch{url: canonical(provider.Spec.URL), branch: target.Spec.Branch},
 		path:       target.Spec.Path,
 		prune:      target.Spec.Prune,

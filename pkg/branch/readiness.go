@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/klog/v2"
 
 	"github.com/kommit-dev/kommit/apis/kommit/v1alpha1"
 	clientset "github.com/kommit-dev/kommit/generated/clientset/versioned/typed/kommit/v1alpha1"
@@ -97,37 +96,14 @@ func (r *readiness) providerGone(name types.NamespacedName) {
 // run looks at what is due until ctx ends.
 func (r *readiness) run(ctx context.Context) {
 	// Two, so that one slow remote does not keep the others from being told.
-	var workers sync.WaitGroup
-	for range 2 {
-		workers.Go(func() {
-			for r.next(ctx) {
-			}
-		})
-	}
-	<-ctx.Done()
-	r.queue.ShutDown()
-	workers.Wait()
+	storeStatuses(ctx, r.queue, 2, r.update)
 }
 
-func (r *readiness) next(ctx context.Context) bool {
-	s, shutdown := r.queue.Get()
-	if shutdown {
-		return false
-	}
-	defer r.queue.Done(s)
-	update := r.updateTarget
+func (r *readiness) update(ctx context.Context, s subject) error {
 	if s.provider {
-		update = r.updateProvider
+		return r.updateProvider(ctx, s.name)
 	}
-	if err := update(ctx, s.name); err != nil {
-		if !apierrors.IsConflict(err) {
-			klog.FromContext(ctx).Error(err, "A status was not stored, trying again", "name", s.name)
-		}
-		r.queue.AddRateLimited(s)
-		return true
-	}
-	r.queue.Forget(s)
-	return true
+	return r.updateTarget(ctx, s.name)
 }
 
 func (r *readiness) updateTarget(ctx context.Context, name types.NamespacedName) error {

@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/klog/v2"
 
 	"github.com/kommit-dev/kommit/apis/kommit/v1alpha1"
 	clientset "github.com/kommit-dev/kommit/generated/clientset/versioned/typed/kommit/v1alpha1"
@@ -103,31 +102,7 @@ func (r *requests) report(uid types.UID, change func(*window.Progress)) {
 
 // run stores statuses until ctx ends.
 func (r *requests) run(ctx context.Context) {
-	var writers sync.WaitGroup
-	for range statusWriters {
-		writers.Go(func() {
-			for r.storeNext(ctx) {
-			}
-		})
-	}
-	<-ctx.Done()
-	r.queue.ShutDown()
-	writers.Wait()
-}
-
-func (r *requests) storeNext(ctx context.Context) bool {
-	uid, shutdown := r.queue.Get()
-	if shutdown {
-		return false
-	}
-	defer r.queue.Done(uid)
-	if err := r.store(ctx, uid); err != nil {
-		klog.FromContext(ctx).Error(err, "Status of a CommitRequest was not stored, trying again", "uid", uid)
-		r.queue.AddRateLimited(uid)
-		return true
-	}
-	r.queue.Forget(uid)
-	return true
+	storeStatuses(ctx, r.queue, statusWriters, r.store)
 }
 
 // store writes the status of one request if it differs from the stored one.

@@ -4,7 +4,6 @@
 package branch
 
 import (
-	"context"
 	"errors"
 	"math/rand/v2"
 	"slices"
@@ -200,7 +199,7 @@ func concernsOne(err error) bool {
 func (p *Pool) session(repository *git.Repository, branch string, batch []*entry) ([]git.Built, error) {
 	commits := make([]git.Commit, len(batch))
 	for i, e := range batch {
-		commits[i] = p.commit(e)
+		commits[i] = e.commit()
 	}
 	built, err := repository.Push(p.ctx, branch, commits, func(built []git.Built) error {
 		p.settleUnchanged(batch, built)
@@ -213,26 +212,6 @@ func (p *Pool) session(repository *git.Repository, branch string, batch []*entry
 		klog.FromContext(p.ctx).Info("Push failed", "branch", branch, "commits", len(batch), "err", err)
 	}
 	return built, err
-}
-
-// commit is what Git has to do for an entry, and nothing once it is settled.
-func (p *Pool) commit(e *entry) git.Commit {
-	c := commitOf(e.write, e.destination)
-	c.AllowEmpty = c.AllowEmpty && !e.settled
-	c.Edit = func(ctx context.Context, tree *git.Tree) (files []git.File, err error) {
-		if e.settled {
-			return nil, nil
-		}
-		files, e.unsaved, err = edit(ctx, tree, e.destination.path, e.write.Changes, e.skip)
-		if err == nil && len(files) == 0 {
-			err = errors.Join(e.unsaved...)
-		}
-		return files, err
-	}
-	for _, attempt := range e.attempts {
-		c.Recorded = append(c.Recorded, attempt.hash)
-	}
-	return c
 }
 
 // made notes a commit that is about to be sent.
