@@ -54,12 +54,13 @@ type Built struct {
 // builder makes commits one on another.
 type builder struct {
 	src    *source
+	base   *Tree // what the first commit is made on
 	tree   *Tree // what the next commit is made on
 	editor treeEditor
 }
 
 func newBuilder(t *Tree) *builder {
-	return &builder{src: t.src, tree: t, editor: treeEditor{src: t.src}}
+	return &builder{src: t.src, base: t, tree: t, editor: treeEditor{src: t.src}}
 }
 
 // add makes one commit. The error is a failure to reach the remote, which is no

@@ -1,13 +1,17 @@
 // Copyright The Kommit Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package git writes commits to a branch of a remote repository, and reads what
-// it needs for that, without a worktree, an index or a clone on disk (G1).
+// Package git writes commits to a branch of a remote repository, and reads its
+// content and history, without a worktree, an index or a clone on disk (G1).
 //
 // A save is two requests when the tip is known: the advertisement of
 // receive-pack, and the push itself (G2). Objects are immutable and named by
 // their content, so they are kept in one bounded cache per Repository; whatever
 // was evicted or never fetched is asked for by its hash.
+//
+// Log, Show and Preview answer what git log, git show and a dry run would. They
+// ask for commits without trees, for trees a level of directories at a time, all
+// commits together, and for files only to show what differs in them.
 //
 // # Concurrency
 //

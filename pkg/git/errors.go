@@ -88,9 +88,9 @@ func (e *CollisionError) Error() string {
 	return fmt.Sprintf("%s would collide with %s on case-insensitive file systems: rename one of them", e.Path, e.Existing)
 }
 
-// InvalidError says that a URL, a branch or a path cannot be used.
+// InvalidError says that a URL, a branch, a path or a commit's hash cannot be used.
 type InvalidError struct {
-	// Subject is "url", "branch" or "path".
+	// Subject is "url", "branch", "path" or "commit".
 	Subject string
 	// Value is empty when it may hold a credential.
 	Value string

@@ -24,6 +24,10 @@ type fetchRequest struct {
 	depth int
 	// filter as in git rev-list --filter; sent only to a remote that offers it.
 	filter string
+	// limit of what the answer may unfold to in memory; 0 is maxPackInflated. More
+	// than a lower one is errTooLarge, unless the filter could not be sent: then the
+	// remote decides how much it is.
+	limit int64
 }
 
 const (
@@ -46,7 +50,10 @@ func fetch(ctx context.Context, s session, req fetchRequest, base func(plumbing.
 	if err != nil {
 		return nil, fetchError(s, err)
 	}
-	objects, err := decodePack(pack, base)
+	if req.filter != "" && !s.advertised().capabilities.has("filter") {
+		req.limit = 0
+	}
+	objects, err := decodePack(pack, base, req.limit)
 	if err != nil {
 		return nil, fetchError(s, err)
 	}
@@ -57,6 +64,8 @@ func fetchError(s session, err error) error {
 	var said *remoteError
 	var unsupported *UnsupportedError
 	switch {
+	case errors.Is(err, errTooLarge):
+		return errTooLarge
 	case errors.As(err, &unsupported):
 		return unsupported
 	case errors.As(err, &said):

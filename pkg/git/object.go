@@ -77,6 +77,27 @@ func (e treeEntry) kind() Kind {
 	return KindFile
 }
 
+func (e treeEntry) directory() bool { return e.mode != "" && e.kind() == KindDirectory }
+
+// canonicalMode is the mode that git shows: one of five. It is empty for no entry.
+func (e treeEntry) canonicalMode() string {
+	if e.mode == "" {
+		return ""
+	}
+	switch e.kind() {
+	case KindDirectory:
+		return "040000"
+	case KindSymlink:
+		return "120000"
+	case KindSubmodule:
+		return "160000"
+	case KindExecutable:
+		return "100755"
+	case KindFile, KindLFSPointer:
+	}
+	return modeFile
+}
+
 // parseTree reads a tree object.
 func parseTree(data []byte) ([]treeEntry, error) {
 	// An entry takes at least 28 bytes and commonly about 40.

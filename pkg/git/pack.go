@@ -49,13 +49,20 @@ func encodePack(objects []object) ([]byte, error) {
 // than that needs a server that offers the filter capability.
 const maxPackInflated = 1 << 30
 
+// errTooLarge says that an answer is larger than the caller wants to hold.
+var errTooLarge = errors.New("the objects are larger than what is looked at")
+
 // errPack is the cause of every error about the bytes of a pack.
 var errPack = errors.New("malformed pack")
 
 // decodePack reads a pack and returns its objects by hash. base finds the
-// bases of deltas that are not in the pack themselves.
-func decodePack(r io.Reader, base func(plumbing.Hash) (object, bool)) (map[plumbing.Hash]object, error) {
+// bases of deltas that are not in the pack themselves. limit as in fetchRequest.
+func decodePack(r io.Reader, base func(plumbing.Hash) (object, bool), limit int64) (map[plumbing.Hash]object, error) {
+	if limit <= 0 {
+		limit = maxPackInflated
+	}
 	d := &packDecoder{
+		limit:    limit,
 		in:       packInput{r: bufio.NewReaderSize(r, 64<<10), sum: sha1.New()}, // #nosec G401
 		base:     base,
 		byOffset: map[int64]object{},
@@ -70,6 +77,7 @@ type packDecoder struct {
 	byOffset map[int64]object
 	byHash   map[plumbing.Hash]object
 	waiting  []waitingDelta
+	limit    int64
 	inflated int64
 	zlib     io.ReadCloser
 }
@@ -174,10 +182,9 @@ func (d *packDecoder) entry() error {
 }
 
 func (d *packDecoder) inflate(size uint64) ([]byte, error) {
-	if size > maxPackInflated || d.inflated+int64(size) > maxPackInflated {
-		return nil, &UnsupportedError{What: fmt.Sprintf("a branch of more than %d bytes on a server without the filter capability", int64(maxPackInflated))}
+	if err := d.take(size); err != nil {
+		return nil, err
 	}
-	d.inflated += int64(size)
 	if d.zlib == nil {
 		z, err := zlib.NewReader(&d.in)
 		if err != nil {
@@ -198,6 +205,18 @@ func (d *packDecoder) inflate(size uint64) ([]byte, error) {
 	return data, nil
 }
 
+// take counts bytes before they are held.
+func (d *packDecoder) take(size uint64) error {
+	if left := uint64(d.limit - d.inflated); size > left {
+		if d.limit < maxPackInflated {
+			return errTooLarge
+		}
+		return &UnsupportedError{What: fmt.Sprintf("a branch of more than %d bytes on a server without the filter capability", int64(maxPackInflated))}
+	}
+	d.inflated += int64(size)
+	return nil
+}
+
 func (d *packDecoder) resolve(w waitingDelta) error {
 	var from object
 	ok := false
@@ -214,7 +233,9 @@ func (d *packDecoder) resolve(w waitingDelta) error {
 	if err != nil {
 		return fmt.Errorf("%w: delta: %w", errPack, err)
 	}
-	d.inflated += int64(len(data))
+	if err := d.take(uint64(len(data))); err != nil {
+		return err
+	}
 	d.keep(w.at, object{from.kind, data})
 	return nil
 }

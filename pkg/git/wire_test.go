@@ -155,7 +155,7 @@ func TestPackRoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	none := func(plumbing.Hash) (object, bool) { return object{}, false }
-	got, err := decodePack(iotest.HalfReader(bytes.NewReader(pack)), none) // nanogit#343: short reads
+	got, err := decodePack(iotest.HalfReader(bytes.NewReader(pack)), none, 0) // nanogit#343: short reads
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,12 +168,12 @@ func TestPackRoundTrip(t *testing.T) {
 		if n%97 != 0 && n < len(pack)-30 {
 			continue
 		}
-		if _, err := decodePack(bytes.NewReader(pack[:n]), none); err == nil {
+		if _, err := decodePack(bytes.NewReader(pack[:n]), none, 0); err == nil {
 			t.Errorf("a pack cut at %d of %d is accepted", n, len(pack))
 		}
 	}
 	pack[len(pack)-1] ^= 1
-	if _, err := decodePack(bytes.NewReader(pack), none); !errors.Is(err, errPack) {
+	if _, err := decodePack(bytes.NewReader(pack), none, 0); !errors.Is(err, errPack) {
 		t.Errorf("wrong checksum: %v", err)
 	}
 }
@@ -215,7 +215,7 @@ func TestPackDeltas(t *testing.T) {
 		"by hash, base not in it": {deltaPack(byHash), func(h plumbing.Hash) (object, bool) { return base, h == baseHash }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := decodePack(bytes.NewReader(tc.pack), tc.base)
+			got, err := decodePack(bytes.NewReader(tc.pack), tc.base, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -232,7 +232,7 @@ func TestPackDeltas(t *testing.T) {
 		"of an odd type":    deltaPack([]byte{0x50, 1, 2, 3}),
 		"of an absurd size": deltaPack([]byte{0xbf, 0xff, 0xff, 0xff, 0xff, 0x7f, 1, 2}),
 	} {
-		if _, err := decodePack(bytes.NewReader(pack), none); err == nil {
+		if _, err := decodePack(bytes.NewReader(pack), none, 0); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
 	}
@@ -242,7 +242,7 @@ func FuzzDecodePack(f *testing.F) {
 	pack, _ := encodePack([]object{{plumbing.BlobObject, []byte("x")}})
 	f.Add(pack)
 	f.Fuzz(func(_ *testing.T, b []byte) {
-		_, _ = decodePack(bytes.NewReader(b), func(plumbing.Hash) (object, bool) { return object{}, false })
+		_, _ = decodePack(bytes.NewReader(b), func(plumbing.Hash) (object, bool) { return object{}, false }, 0)
 		_ = readReport(bytes.NewReader(b), "refs/heads/main")
 		_, _ = parseAdvertisement(bytes.NewReader(b))
 		_, _ = parseTree(b)

@@ -183,10 +183,16 @@ func (r *Repository) Commit(ctx context.Context, branch string, c ForeignCommit)
 		}
 	}
 	in.WriteString("done\n")
-	if _, err := r.server.run(ctx, r.Dir, []byte(in.String()), "fast-import", "--quiet", "--date-format=now"); err != nil {
+	if err := r.Import(ctx, in.String(), "--date-format=now"); err != nil {
 		return "", err
 	}
 	return r.Head(ctx, branch)
+}
+
+// Import runs git fast-import on the stream. args are further options of it.
+func (r *Repository) Import(ctx context.Context, stream string, args ...string) error {
+	_, err := r.server.run(ctx, r.Dir, []byte(stream), append([]string{"fast-import", "--quiet"}, args...)...)
+	return err
 }
 
 // quote writes a path as fast-import reads it.
