@@ -190,6 +190,9 @@ func (p *Pool) apply(effects []window.Effect) {
 		case window.CatchUp:
 			go p.catchUp(effect.Request, effect.Target)
 		case window.Closed:
+			if effect.Write.CutShort {
+				p.requests.report(effect.Write.Request.UID, func(progress *window.Progress) { progress.CutShort = true })
+			}
 			p.enqueue(effect.Write)
 		case window.Discarded:
 			p.config.Recompare(effect.Write.Target)

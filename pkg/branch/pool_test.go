@@ -47,6 +47,22 @@ func TestCatchingUpNamesWhatLags(t *testing.T) {
 	}
 }
 
+// W3, 5.5: what alice did before and comes late is in her next window.
+func TestCutShortIsNotCaughtUp(t *testing.T) {
+	w := newWorld(t)
+	w.proving = make(chan struct{})
+	w.edit("alice", "a", "one")
+	w.save("alice", "first", "What alice did")
+	w.await("first", v1alpha1.ReasonCollectingWindow)
+	w.edit("bob", "a", "two")
+	request := w.await("first", v1alpha1.ReasonCommitted)
+	caughtUp := apimeta.FindStatusCondition(request.Status.Conditions, v1alpha1.ConditionCaughtUp)
+	if caughtUp == nil || caughtUp.Status != metav1.ConditionFalse || caughtUp.Reason != v1alpha1.ReasonCutShort {
+		t.Errorf("CaughtUp is %+v, want False, CutShort", caughtUp)
+	}
+	w.wantSubjects("alice: What alice did")
+}
+
 func TestW15AlreadyPresentMakesNoCommit(t *testing.T) {
 	w := newWorld(t)
 	w.edit("alice", "a", "one")

@@ -51,8 +51,10 @@ type world struct {
 	received chan struct{}
 	// recompared are the targets that capture was asked to compare again.
 	recompared chan types.NamespacedName
-	// lagging is what the catching-up proof answers.
+	// lagging is what the catching-up proof answers, once proving is closed if there
+	// is one.
 	lagging string
+	proving chan struct{}
 }
 
 func newWorld(t *testing.T) *world {
@@ -95,7 +97,7 @@ func newWorld(t *testing.T) *world {
 	factory := externalversions.NewSharedInformerFactory(w.client, 0)
 	if err := w.pool.Start(ctx, Config{
 		Client: w.client.KommitV1alpha1(), Informers: factory.Kommit().V1alpha1(), Cluster: w.cluster,
-		CatchUp:        func(context.Context, types.NamespacedName) string { return w.lagging },
+		CatchUp:        w.catchUp,
 		Recompare:      func(name types.NamespacedName) { w.recompared <- name },
 		Retry:          func(types.NamespacedName) {},
 		CatchUpTimeout: time.Minute, AllowInsecureHTTP: true,
@@ -105,6 +107,16 @@ func newWorld(t *testing.T) *world {
 	factory.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())
 	return w
+}
+
+func (w *world) catchUp(ctx context.Context, _ types.NamespacedName) string {
+	if w.proving != nil {
+		select {
+		case <-w.proving:
+		case <-ctx.Done():
+		}
+	}
+	return w.lagging
 }
 
 // update does what the server does and an object tracker does not: a status

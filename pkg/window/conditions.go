@@ -39,6 +39,10 @@ type Progress struct {
 	CaughtUp *bool
 	// Lagging is the resource that was not caught up with; only if CaughtUp is false.
 	Lagging string
+	// CutShort says that the window was closed before catching up had ended
+	// (Write.CutShort), which then cannot prove anything any more: CaughtUp is false,
+	// whatever is said of it later.
+	CutShort bool
 }
 
 // row is a line of the table in DESIGN 4.4.
@@ -181,6 +185,11 @@ func Finished(status v1alpha1.CommitRequestStatus) bool {
 // caughtUp is the CaughtUp condition, absent until catching up has ended.
 func caughtUp(old []metav1.Condition, p Progress) []metav1.Condition {
 	switch {
+	case p.CutShort:
+		return []metav1.Condition{{
+			Type: v1alpha1.ConditionCaughtUp, Status: no, Reason: v1alpha1.ReasonCutShort,
+			Message: "the window was closed before it caught up: changes made before may be missing; save again to include them",
+		}}
 	case p.CaughtUp == nil:
 		if before := apimeta.FindStatusCondition(old, v1alpha1.ConditionCaughtUp); before != nil {
 			return []metav1.Condition{*before}

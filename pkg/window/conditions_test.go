@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/google/go-cmp/cmp"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -90,15 +91,16 @@ func TestStatusIsTheTable(t *testing.T) {
 	}
 }
 
-// TestEveryReasonIsInTheTable keeps the table of this test complete.
-func TestEveryReasonIsInTheTable(t *testing.T) {
-	for _, other := range []string{
-		v1alpha1.ReasonAuthenticated, v1alpha1.ReasonCaughtUp, v1alpha1.ReasonCatchUpTimeout, v1alpha1.ReasonUnreachable, "Nonsense",
+// TestOtherReasonsChangeNothing: what is not in the table, and no reason at all.
+func TestOtherReasonsChangeNothing(t *testing.T) {
+	before := Status(v1alpha1.CommitRequestStatus{}, 1, Progress{Reason: v1alpha1.ReasonWaitingForWindow}, noon)
+	for _, reason := range []string{
+		v1alpha1.ReasonAuthenticated, v1alpha1.ReasonCaughtUp, v1alpha1.ReasonCatchUpTimeout, v1alpha1.ReasonCutShort,
+		v1alpha1.ReasonUnreachable, "Nonsense",
 	} {
-		before := Status(v1alpha1.CommitRequestStatus{}, 1, Progress{Reason: v1alpha1.ReasonWaitingForWindow}, noon)
-		after := Status(before, 1, Progress{Reason: other, Commit: "abc", Window: "w"}, afternoon)
+		after := Status(before, 1, Progress{Reason: reason, Commit: "abc", Window: "w"}, afternoon)
 		if !reflect.DeepEqual(before, after) {
-			t.Errorf("%s, which is not on Ready, changed the status", other)
+			t.Errorf("%s, which is not on Ready, changed the status", reason)
 		}
 	}
 	if status := Status(v1alpha1.CommitRequestStatus{}, 1, Progress{}, noon); len(status.Conditions) != 0 {
@@ -106,14 +108,19 @@ func TestEveryReasonIsInTheTable(t *testing.T) {
 	}
 }
 
+// TestStatusIsIdempotent: the same progress again changes nothing, be it all of it
+// or what is new only.
 func TestStatusIsIdempotent(t *testing.T) {
-	yes := true
 	for _, row := range table {
-		p := Progress{Reason: row.reason, Message: "as it is", Window: "w1", Branch: "main", Commit: "abc", CaughtUp: &yes}
-		once := Status(v1alpha1.CommitRequestStatus{}, 1, p, noon)
-		twice := Status(once, 1, p, afternoon)
-		if !reflect.DeepEqual(once, twice) {
-			t.Errorf("%s: once %+v, twice %+v", row.reason, once, twice)
+		for _, caughtUp := range caughtUpTable {
+			p := caughtUp.progress
+			p.Reason, p.Message, p.Window, p.Branch, p.Commit = row.reason, "as it is", "w1", "main", "abc"
+			once := Status(v1alpha1.CommitRequestStatus{}, 1, p, noon)
+			for _, again := range []Progress{p, {Window: "w1"}, {Reason: row.reason, Message: "as it is", Window: "w1"}} {
+				if diff := cmp.Diff(once, Status(once, 1, again, afternoon)); diff != "" {
+					t.Errorf("%s, %s: -once +again\n%s", row.reason, caughtUp.name, diff)
+				}
+			}
 		}
 	}
 }
@@ -219,27 +226,64 @@ func TestAFinishedRequestStaysSo(t *testing.T) {
 	}
 }
 
+// caughtUpTable is what may be said of CaughtUp at any of the moments of table.
+var caughtUpTable = []struct {
+	name           string
+	progress       Progress
+	status, reason string
+	says           string
+}{
+	{"not known yet", Progress{}, "–", "", ""},
+	{"proven", Progress{CaughtUp: new(true)}, "True", "CaughtUp", ""},
+	{"not in time", Progress{CaughtUp: new(false), Lagging: "deployments.apps"}, "False", "CatchUpTimeout", "deployments.apps"},
+	{"not in time, for no resource in particular", Progress{CaughtUp: new(false)}, "False", "CatchUpTimeout", "capture"},
+	{"cut short", Progress{CutShort: true}, "False", "CutShort", "save again"},
+	{"cut short, and proven after", Progress{CutShort: true, CaughtUp: new(true)}, "False", "CutShort", "save again"},
+	{"cut short, and not proven either", Progress{CutShort: true, CaughtUp: new(false), Lagging: "deployments.apps"}, "False", "CutShort", "save again"},
+}
+
+// TestStatusCaughtUp: it is said at every moment, also after the end, and says
+// nothing about the others: what kstatus reads stays as it is.
 func TestStatusCaughtUp(t *testing.T) {
-	yes, no := true, false
-	status := Status(v1alpha1.CommitRequestStatus{}, 1, Progress{Reason: v1alpha1.ReasonCollectingWindow}, noon)
-	lagging := Status(status, 1, Progress{CaughtUp: &no, Lagging: "deployments.apps"}, noon)
-	c := apimeta.FindStatusCondition(lagging.Conditions, v1alpha1.ConditionCaughtUp)
-	if c == nil || c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonCatchUpTimeout || !strings.Contains(c.Message, "deployments.apps") {
-		t.Errorf("lagging: %+v", c)
+	for _, row := range table {
+		for _, test := range caughtUpTable {
+			t.Run(row.reason+"/"+test.name, func(t *testing.T) {
+				before := Status(v1alpha1.CommitRequestStatus{}, 1, Progress{Reason: row.reason, Commit: "abc"}, noon)
+				status := Status(before, 1, test.progress, afternoon)
+				found, reason, message := "–", "", ""
+				if c := apimeta.FindStatusCondition(status.Conditions, v1alpha1.ConditionCaughtUp); c != nil {
+					found, reason, message = string(c.Status), c.Reason, c.Message
+					if c.ObservedGeneration != 1 || !c.LastTransitionTime.Time.Equal(afternoon.Truncate(time.Second)) || c.Message == "" {
+						t.Errorf("CaughtUp is incomplete: %+v", c)
+					}
+				}
+				if found != test.status || reason != test.reason || !strings.Contains(message, test.says) {
+					t.Errorf("CaughtUp is %s, %s: %s", found, reason, message)
+				}
+				if result := computeStatus(t, status, 1); result.Status != row.kstatus {
+					t.Errorf("kstatus reads %s: %s", result.Status, result.Message)
+				}
+				apimeta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionCaughtUp)
+				if diff := cmp.Diff(before, status); diff != "" {
+					t.Errorf("more than CaughtUp changed: -before +after\n%s", diff)
+				}
+			})
+		}
 	}
-	// An empty reason leaves the others as they are; nil leaves CaughtUp so.
-	if ready := apimeta.FindStatusCondition(lagging.Conditions, v1alpha1.ConditionReady); ready.Reason != v1alpha1.ReasonCollectingWindow {
-		t.Errorf("Ready became %s", ready.Reason)
-	}
-	committed := Status(lagging, 1, Progress{Reason: v1alpha1.ReasonCommitted, Commit: "abc"}, noon)
-	if after := apimeta.FindStatusCondition(committed.Conditions, v1alpha1.ConditionCaughtUp); !reflect.DeepEqual(after, c) {
-		t.Errorf("CaughtUp became %+v", after)
-	}
-	// Its window was cut short and pushed before catching up ended.
-	committed = Status(status, 1, Progress{Reason: v1alpha1.ReasonCommitted, Commit: "abc"}, noon)
-	committed = Status(committed, 1, Progress{CaughtUp: &yes}, afternoon)
-	if !apimeta.IsStatusConditionTrue(committed.Conditions, v1alpha1.ConditionCaughtUp) || committed.Commit != "abc" {
-		t.Errorf("caught up after the end: %+v", committed)
+}
+
+// TestStatusKeepsCaughtUp: once said it stays, whatever comes after.
+func TestStatusKeepsCaughtUp(t *testing.T) {
+	for _, test := range caughtUpTable {
+		p := test.progress
+		p.Reason = v1alpha1.ReasonCollectingWindow
+		collecting := Status(v1alpha1.CommitRequestStatus{}, 1, p, noon)
+		committed := Status(collecting, 1, Progress{Reason: v1alpha1.ReasonCommitted, Commit: "abc"}, afternoon)
+		before := apimeta.FindStatusCondition(collecting.Conditions, v1alpha1.ConditionCaughtUp)
+		after := apimeta.FindStatusCondition(committed.Conditions, v1alpha1.ConditionCaughtUp)
+		if !reflect.DeepEqual(before, after) {
+			t.Errorf("%s: CaughtUp was %+v and became %+v", test.name, before, after)
+		}
 	}
 }
 

@@ -58,6 +58,8 @@
 //     (W10); so those of one requester are let go of in the order in which they
 //     were registered (W19). Writes are committed in the order of their Closed
 //     effects, so this is also the order of their commits.
+//   - A write whose request had not caught up when its window was closed says so
+//     (CutShort): what its author did before the save may be in a later one.
 //   - What is due is done before the event at hand, in the order in which it fell
 //     due: a late wake has the same result as punctual ones (W8).
 //
@@ -72,6 +74,8 @@
 // state is found by maps, timers are a heap in which a deadline that only moved
 // away is left where it is until it comes up. Only what says "all" (SetTarget
 // with a changed target, RemoveTarget, Resync, Shutdown, Windows) looks at all
-// windows of its target or engine. A closed window leaves nothing behind; a
+// windows of its target or engine, and only Window and Windows copy what windows
+// hold: Touched, which says which of them to look at, has their names. A closed
+// window leaves nothing behind but its name, and that only for who has seen it; a
 // request leaves its UID, until Withdraw says that the object is gone (W6).
 package window

@@ -4,9 +4,7 @@
 package window
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -37,6 +35,9 @@ type Engine struct {
 	config   Config
 	targets  map[types.NamespacedName]*target
 	requests map[types.UID]*request
+	// windows are the open ones of all targets, by name.
+	windows map[string]*window
+	touched touched
 	// released are the requests that were let go of and whose objects still exist.
 	released sets.Set[types.UID]
 	timers   timers
@@ -53,6 +54,7 @@ func New(c Config) *Engine {
 		config:   c,
 		targets:  map[types.NamespacedName]*target{},
 		requests: map[types.UID]*request{},
+		windows:  map[string]*window{},
 		released: sets.New[types.UID](),
 	}
 }
@@ -81,10 +83,7 @@ func (e *Engine) SetTarget(now time.Time, desired Target) []Effect {
 	if desired.Shared != t.Shared {
 		t.share(desired.Shared)
 	}
-	t.Target = desired
-	for _, w := range t.windows {
-		e.timers.schedule(&w.timer)
-	}
+	e.retime(t, desired)
 	e.advance(now)
 	return e.flush()
 }
@@ -163,6 +162,7 @@ func (e *Engine) CaughtUp(now time.Time, uid types.UID) []Effect {
 		r.caughtUp = true
 		if r.window != nil {
 			e.timers.schedule(&r.window.timer)
+			e.touched.add(r.window)
 		} else {
 			e.timers.schedule(&r.timer)
 		}
@@ -241,15 +241,6 @@ func (e *Engine) Binding(name types.NamespacedName, a Author, attach v1alpha1.At
 	return Binding{Window: w.name}
 }
 
-// Windows are the open windows, in the order in which they were opened.
-func (e *Engine) Windows() []Snapshot {
-	var open []Snapshot
-	for _, w := range e.inOrder() {
-		open = append(open, w.snapshot())
-	}
-	return open
-}
-
 // advance does what fell due until now, in the order in which it did (W8).
 func (e *Engine) advance(now time.Time) {
 	for {
@@ -262,6 +253,22 @@ func (e *Engine) advance(now time.Time) {
 			e.expire(owner, now)
 		case *window:
 			e.close(owner, owner.cause(), now)
+		}
+	}
+}
+
+// retime makes t the desired target, whose timers count for what is open.
+func (e *Engine) retime(t *target, desired Target) {
+	open := t.inOrder()
+	closed := make([]time.Time, len(open))
+	for i, w := range open {
+		closed[i] = w.closes()
+	}
+	t.Target = desired
+	for i, w := range open {
+		e.timers.schedule(&w.timer)
+		if !w.closes().Equal(closed[i]) {
+			e.touched.add(w)
 		}
 	}
 }
@@ -302,17 +309,6 @@ func (e *Engine) newName(target types.NamespacedName, a Author) string {
 	}
 	e.named++
 	return fmt.Sprintf("%s-%d", target.Name, e.named)
-}
-
-func (e *Engine) inOrder() []*window {
-	var open []*window
-	for _, t := range e.targets {
-		for _, w := range t.windows {
-			open = append(open, w)
-		}
-	}
-	slices.SortFunc(open, func(a, b *window) int { return cmp.Compare(a.seq, b.seq) })
-	return open
 }
 
 // lastOfEach keeps the last change to each object, where the object was first

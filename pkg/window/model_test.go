@@ -61,6 +61,36 @@ func (m *model) owner(target types.NamespacedName, a Author) Author {
 	return a
 }
 
+// deadlines calls each of a window's, with why it closes then.
+func (m *model) deadlines(w *modelWindow, each func(time.Time, Cause)) {
+	target := m.targets[w.target]
+	switch r := w.request; {
+	case r == nil:
+		if target.IdleTimeout > 0 {
+			each(w.lastEdit.Add(target.IdleTimeout), CauseIdle)
+		}
+		if target.MaxDuration > 0 {
+			each(w.opened.Add(target.MaxDuration), CauseMaxDuration)
+		}
+	case r.caughtUp:
+		each(w.attached.Add(r.MaxDuration), CauseRequest)
+		if r.IdleTimeout > 0 {
+			each(w.lastEdit.Add(r.IdleTimeout), CauseRequest)
+		}
+	}
+}
+
+// closes is the first of a window's deadlines.
+func (m *model) closes(w *modelWindow) time.Time {
+	var first time.Time
+	m.deadlines(w, func(due time.Time, _ Cause) {
+		if first.IsZero() || due.Before(first) {
+			first = due
+		}
+	})
+	return first
+}
+
 // settle does what is due, the earliest first; requests before windows, the older
 // before the younger.
 func (m *model) settle(now time.Time) {
@@ -78,22 +108,9 @@ func (m *model) settle(now time.Time) {
 			}
 		}
 		for _, w := range m.windows {
-			target := m.targets[w.target]
-			if r := w.request; r != nil {
-				if r.caughtUp {
-					consider(w.attached.Add(r.MaxDuration), func() { m.close(w, CauseRequest, now) })
-					if r.IdleTimeout > 0 {
-						consider(w.lastEdit.Add(r.IdleTimeout), func() { m.close(w, CauseRequest, now) })
-					}
-				}
-				continue
-			}
-			if target.IdleTimeout > 0 {
-				consider(w.lastEdit.Add(target.IdleTimeout), func() { m.close(w, CauseIdle, now) })
-			}
-			if target.MaxDuration > 0 {
-				consider(w.opened.Add(target.MaxDuration), func() { m.close(w, CauseMaxDuration, now) })
-			}
+			m.deadlines(w, func(due time.Time, cause Cause) {
+				consider(due, func() { m.close(w, cause, now) })
+			})
 		}
 		if first == nil {
 			return
@@ -136,7 +153,7 @@ func (m *model) close(w *modelWindow, cause Cause, now time.Time) {
 	}
 	if w.request != nil {
 		asked := w.request.Request
-		write.Request, write.Author = &asked, asked.Author
+		write.Request, write.Author, write.CutShort = &asked, asked.Author, !w.request.caughtUp
 	}
 	if cause == CauseSuspended {
 		m.effects = append(m.effects, Discarded{write})

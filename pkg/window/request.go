@@ -93,6 +93,7 @@ func (e *Engine) attach(w *window, r *request, now time.Time) {
 	w.attached, w.quietSince = now, now
 	e.timers.stop(&r.timer)
 	e.timers.schedule(&w.timer)
+	e.touched.add(w)
 	e.emit(Attached{Request: r.RequestRef, Window: w.name})
 }
 

@@ -33,7 +33,7 @@ var update = flag.Bool("update", false, "write what happens into the scenarios' 
 //	caughtup NAME | withdraw NAME                          by the request's name, which is its UID
 //	resync OBJECT...                                       Resync
 //	advance D                                              lets D pass, waking whenever NextWake says so
-//	late D                                                 lets D pass without a wake
+//	late D                                                 lets D pass without a wake; a negative D sets the clock back
 //	wake | shutdown
 //	nextwake | windows | binding AUTHOR [attach=Next]      what the read-only methods say
 //	limit N                                                Config.MaxBytes; first command only
@@ -269,6 +269,9 @@ func showWrite(w Write) string {
 	}
 	if w.Request != nil {
 		parts = append(parts, "for "+w.Request.Name)
+		if w.CutShort {
+			parts = append(parts, "cut short")
+		}
 		if w.Request.Message != "" {
 			parts = append(parts, strconv.Quote(w.Request.Message))
 		}

@@ -6,7 +6,6 @@ package window
 import (
 	"cmp"
 	"container/list"
-	"maps"
 	"slices"
 )
 
@@ -97,13 +96,6 @@ func (t *target) first(key Author) *request {
 		return queue.Front().Value.(*request)
 	}
 	return nil
-}
-
-// inOrder are the open windows in the order in which they were opened.
-func (t *target) inOrder() []*window {
-	return slices.SortedFunc(maps.Values(t.windows), func(a, b *window) int {
-		return cmp.Compare(a.seq, b.seq)
-	})
 }
 
 // waitingInOrder are the requests without a window in the order of registration.

@@ -138,6 +138,10 @@ type Write struct {
 	Author Author
 	// Request is the one that is reported to; nil when nobody asked.
 	Request *Request
+	// CutShort: the window was closed before its request had caught up. What the
+	// requester did before the save may come after this write and be in another, so
+	// nobody can say that this one holds it all (DESIGN 5.5).
+	CutShort bool
 	// Changes hold the last write to each object, in the order in which the objects
 	// were first seen (W4).
 	Changes []Change

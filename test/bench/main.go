@@ -42,9 +42,12 @@ type sides struct {
 
 // benchmarks are all there are.
 func benchmarks() []benchmark {
-	return []benchmark{
+	all := []benchmark{
 		{name: "save_latency", unit: "ms", rounds: saveRounds, prepare: saveLatency},
+		{name: "window_event_10k_vs_10", unit: "ns", rounds: windowRounds, prepare: windowEvent},
+		{name: "window_idle_wake", unit: "ns", rounds: windowRounds, prepare: windowIdleWake},
 	}
+	return all
 }
 
 func main() {

@@ -36,9 +36,10 @@ const (
 	ReasonCommitFailed         = "CommitFailed"
 	// ReasonAuthenticated is on Attributed: the author is the authenticated user.
 	ReasonAuthenticated = "Authenticated"
-	// ReasonCaughtUp and ReasonCatchUpTimeout are on CaughtUp.
+	// ReasonCaughtUp, ReasonCatchUpTimeout and ReasonCutShort are on CaughtUp.
 	ReasonCaughtUp       = "CaughtUp"
 	ReasonCatchUpTimeout = "CatchUpTimeout"
+	ReasonCutShort       = "CutShort"
 )
 
 // Reasons on GitProviders, GitTargets and WatchRules.
