@@ -29,6 +29,9 @@ CHECK := go run -C hack/tools
 SECTION = @printf '\n=== %s\n'
 
 UNIT        = $$(go list ./... | grep -v '/test/')
+# The tests of the storage are run by hack/conformance, unless some are selected.
+SELECTED    = $(filter -run% -skip%,$(TESTFLAGS))
+UNIT_REST   = $$(go list ./... | grep -vE '/test/|/pkg/storage/bolt$$')
 INTEGRATION = $$(go list ./test/... | grep -v '/test/e2e')
 
 ##@ Use
@@ -73,8 +76,16 @@ test-fast: ## Run the unit tests without the race detector, for the inner loop.
 .PHONY: test-unit
 test-unit: ## Run the unit tests.
 	$(SECTION) unit
-	$(GOTEST) $(TESTFLAGS) $(UNIT)
+	$(GOTEST) $(TESTFLAGS) $(if $(SELECTED),$(UNIT),$(UNIT_REST))
 	cd hack/tools && go test ./...
+	$(if $(SELECTED),,@$(MAKE) conformance)
+
+.PHONY: conformance update-conformance
+conformance: ## Test the storage, and that no test of etcd3's is missing.
+	$(SECTION) conformance
+	@go run ./hack/conformance -- $(RACE) -timeout=20m $(TESTFLAGS)
+update-conformance: ## Record the names of etcd3's tests, after an update of k8s.io/apiserver.
+	go run ./hack/conformance -update
 
 .PHONY: test-integration
 test-integration: controlplane ## Run the tests of the test control plane and its users.

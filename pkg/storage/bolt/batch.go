@@ -7,7 +7,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
+	"runtime"
 	"runtime/debug"
+	"syscall"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -33,9 +36,16 @@ type operation struct {
 // submit hands apply to the committer and returns once its batch is on disk, or
 // refused, or failed. Nobody is answered before the fsync (D4).
 func (db *DB) submit(size int, apply func(*batch) error) error {
+	return db.submitAnd(size, apply, func() {})
+}
+
+// submitAnd is submit that spends the time in meanwhile.
+func (db *DB) submitAnd(size int, apply func(*batch) error, meanwhile func()) error {
 	op := &operation{apply: apply, size: size, done: make(chan struct{})}
 	select {
 	case db.operations <- op:
+		runtime.Gosched() // the commit takes longer: it goes first
+		meanwhile()
 		<-op.done
 		return op.err
 	case <-db.closing:
@@ -47,6 +57,7 @@ func (db *DB) submit(size int, apply func(*batch) error) error {
 // writers queue up at the channel, and all of them make the next batch: many
 // share one fsync, and a lone one waits for nothing.
 func (db *DB) commitLoop() {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // tryCommit recovers
 	for {
 		select {
 		case op := <-db.operations:
@@ -132,9 +143,9 @@ func (db *DB) tryCommit(ops []*operation) (failed int, err error) {
 			return -1, errors.Join(err, tx.Rollback())
 		}
 	}
-	start := time.Now()
+	start, id := time.Now(), tx.ID()
 	if err := tx.Commit(); err != nil {
-		err = commitError(db.path, err)
+		err = db.commitFailure(id, err)
 		db.health.Store(&health{err: err})
 		return -1, err
 	}
@@ -149,6 +160,47 @@ func (db *DB) tryCommit(ops []*operation) (failed int, err error) {
 		db.wakeExpiry()
 	}
 	return -1, nil
+}
+
+// commitFailure types why the commit of transaction id failed.
+func (db *DB) commitFailure(id int, err error) error {
+	var errno syscall.Errno
+	last, broken := db.lastTransaction()
+	switch {
+	case broken != nil:
+		return errors.Join(broken, err)
+	case last >= id:
+		// The new root is in the file, only not known to be on the disk: the
+		// next commit builds on it, a power cut may take it back.
+		return &WriteError{Path: db.path, Err: err}
+	case !errors.As(err, &errno):
+		// bbolt keeps only the words of an error from growing the file.
+		err = errors.Join(err, db.grow())
+	}
+	return commitError(db.path, err)
+}
+
+func (db *DB) lastTransaction() (id int, err error) {
+	err = db.View(func(tx *bbolt.Tx) error {
+		id = tx.ID()
+		return nil
+	})
+	return id, err
+}
+
+// grow does what bbolt does before it writes past the end of the file, for the
+// sake of the error. Only the committer may call it.
+func (db *DB) grow() error {
+	f, err := os.OpenFile(db.path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Truncate(info.Size()+int64(db.bolt.AllocSize)), f.Sync())
 }
 
 // batch is the transaction that operations write into.
@@ -167,8 +219,7 @@ type pending struct {
 	r                        *resource
 	root, objects, log, hist *bbolt.Bucket
 	from, rev                uint64 // before the batch, and so far
-	compacted                uint64
-	counters                 counters
+	summary                  summary
 	events                   []*event
 }
 
@@ -180,12 +231,15 @@ func (b *batch) resource(r *resource) (*pending, error) {
 	if err != nil {
 		return nil, err
 	}
+	s, err := readSummary(buckets.root, r.name)
+	if err != nil {
+		return nil, err
+	}
 	p := &pending{
 		b: b, r: r,
 		root: buckets.root, objects: buckets.objects, log: buckets.log, hist: buckets.history,
 		from: buckets.root.Sequence(), rev: buckets.root.Sequence(),
-		compacted: parseRevision(buckets.root.Get(compactedKey)),
-		counters:  decodeCounters(buckets.root.Get(countersKey)),
+		summary: s,
 	}
 	// Revisions only grow, so full pages at the end are never split again.
 	p.log.FillPercent = 0.95
@@ -224,10 +278,8 @@ func (p *pending) put(key string, value []byte, want uint64, expiry int64) (uint
 	if err := p.moveExpiry(key, old.expiry, expiry); err != nil {
 		return 0, err
 	}
-	if old.rev == 0 {
-		p.counters.count++
-	}
-	p.counters.bytes += int64(len(value)) - int64(len(old.value))
+	p.count(key, old, -1)
+	p.count(key, object{rev: rev, size: len(value)}, 1)
 	p.events = append(p.events, &event{rev: rev, key: key, created: old.rev == 0, value: value, prevValue: old.value})
 	return rev, nil
 }
@@ -251,10 +303,18 @@ func (p *pending) delete(key string, want uint64) (uint64, error) {
 	if err := p.moveExpiry(key, old.expiry, 0); err != nil {
 		return 0, err
 	}
-	p.counters.count--
-	p.counters.bytes -= int64(len(old.value))
+	p.count(key, old, -1)
 	p.events = append(p.events, &event{rev: rev, key: key, deleted: true, prevValue: old.value})
 	return rev, nil
+}
+
+// count adds an object to the summary, or with -1 takes it out.
+func (p *pending) count(key string, o object, by int64) {
+	if o.rev != 0 {
+		p.summary.count += by
+		p.summary.bytes += by * int64(o.size)
+		p.summary.objects.toggle(key, o.rev)
+	}
 }
 
 // current is the object at key, its value copied: the pages it lies in may move
@@ -272,6 +332,7 @@ func (p *pending) append(r record, old object, rev uint64) error {
 	if err := p.log.Put(revisionKey(rev), encodeRecord(rev, r)); err != nil {
 		return err
 	}
+	p.summary.history.toggle(r.key, rev)
 	return p.hist.Put(historyKey(r.key, rev), nil)
 }
 
@@ -292,18 +353,11 @@ func (p *pending) moveExpiry(key string, from, to int64) error {
 	return nil
 }
 
-func (p *pending) flush() error {
-	if err := p.root.SetSequence(p.rev); err != nil {
-		return err
-	}
-	if err := p.root.Put(compactedKey, revisionKey(p.compacted)); err != nil {
-		return err
-	}
-	return p.root.Put(countersKey, encodeCounters(p.counters))
-}
+func (p *pending) flush() error { return p.summary.write(p.root, p.r.name, p.rev) }
 
 func (p *pending) publish() {
-	p.r.counters.Store(&p.counters)
-	p.r.compacted.Store(p.compacted)
+	p.r.counters.Store(&p.summary.counters)
+	p.r.compacted.Store(p.summary.compacted)
+	p.b.db.cache.forget(p.events)
 	p.r.feed.publish(p.from, p.rev, p.events)
 }

@@ -10,7 +10,10 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -19,38 +22,192 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// D4: many writers share one fsync.
-func TestGroupCommit(t *testing.T) {
-	db, s := reopen(t, filepath.Join(t.TempDir(), "kommit.db"))
-	const writers, each = 64, 10
-	before, err := db.Statistics()
+// inBubble runs test on a new file in a bubble: time stands still there, and
+// synctest.Wait returns when everybody waits for somebody.
+func inBubble(t *testing.T, test func(*testing.T, *DB, *store)) {
+	path := filepath.Join(t.TempDir(), "kommit.db")
+	synctest.Test(t, func(t *testing.T) {
+		db, err := Open(t.Context(), Config{Path: path})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer closeChecked(t, db)
+		s, err := db.newStore(podStoreConfig())
+		if err != nil {
+			t.Fatal(err)
+		}
+		test(t, db, s)
+	})
+}
+
+// holdCommitter keeps the committer busy, as a slow disk does, until release is
+// called. It writes nothing.
+func holdCommitter(t *testing.T, db *DB) (release func()) {
+	held := make(chan struct{})
+	go func() {
+		if err := db.submit(0, func(*batch) error { <-held; return nil }); err != nil {
+			t.Error(err)
+		}
+	}()
+	synctest.Wait()
+	return func() { close(held) }
+}
+
+func commits(t *testing.T, db *DB) (commits, writes uint64) {
+	t.Helper()
+	s, err := db.Statistics()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var wg sync.WaitGroup
-	for w := range writers {
-		wg.Go(func() {
-			for i := range each {
-				name := fmt.Sprintf("%d-%d", w, i)
+	return s.Commits, s.Writes
+}
+
+// D4: all writers that wait share the next fsync, and none of them is answered,
+// nor is anything of theirs visible, before it.
+func TestGroupCommit(t *testing.T) {
+	inBubble(t, func(t *testing.T, db *DB, s *store) {
+		commitsBefore, writesBefore := commits(t, db)
+		release := holdCommitter(t, db)
+		const writers = 200
+		var answered atomic.Int32
+		var wg sync.WaitGroup
+		for w := range writers {
+			wg.Go(func() {
+				defer answered.Add(1)
+				name := fmt.Sprint(w)
 				if err := s.Create(t.Context(), podKey(name), pod(name), nil, 0); err != nil {
 					t.Error(err)
 				}
+			})
+		}
+		synced := false
+		wg.Go(func() {
+			if err := db.Update(func(tx *bbolt.Tx) error {
+				tx.OnCommit(func() { // all of it is synced, and nothing more has happened
+					synced = true
+					if n, rev := answered.Load(), s.resource.feed.revision(); n != 0 || rev != 1 {
+						t.Errorf("when the disk has synced, %d writers have been answered and revision %d is visible", n, rev)
+					}
+				})
+				return nil
+			}); err != nil {
+				t.Error(err)
 			}
 		})
-	}
-	wg.Wait()
-	after, err := db.Statistics()
+		synctest.Wait()
+		if n := answered.Load(); n != 0 {
+			t.Errorf("%d writers were answered without a commit", n)
+		}
+		release()
+		wg.Wait()
+		commitsAfter, writesAfter := commits(t, db)
+		if commitsAfter-commitsBefore != 1 || writesAfter-writesBefore != writers+1 {
+			t.Errorf("%d writes took %d commits, want %d in 1", writesAfter-writesBefore, commitsAfter-commitsBefore, writers+1)
+		}
+		if !synced {
+			t.Error("the commit was not seen")
+		}
+		statistics, err := db.Statistics()
+		if got := statistics.Resources["pods"]; err != nil || got.Objects != writers || got.Revision != 1+writers {
+			t.Errorf("statistics: %+v, %v", got, err)
+		}
+	})
+}
+
+// A lone writer waits for no timer: the clock of the bubble would have moved.
+func TestLoneWriterWaitsForNoTimer(t *testing.T) {
+	inBubble(t, func(t *testing.T, db *DB, s *store) {
+		start := time.Now()
+		before, _ := commits(t, db)
+		for i := range 5 {
+			mustCreate(t, s, fmt.Sprint(i))
+		}
+		if waited := time.Since(start); waited != 0 {
+			t.Errorf("five writes waited %s for timers", waited)
+		}
+		if after, _ := commits(t, db); after-before != 5 {
+			t.Errorf("five writes took %d commits, want 5", after-before)
+		}
+	})
+}
+
+// Writers are served in the order they came, so a stream of others starves none:
+// whoever comes after n others is in the first batch that has room for all n.
+func TestWriterIsNotStarved(t *testing.T) {
+	inBubble(t, func(t *testing.T, db *DB, s *store) {
+		release := holdCommitter(t, db)
+		before, _ := commits(t, db)
+		const others = 3 * maxBatchOperations
+		var done atomic.Bool
+		var wg sync.WaitGroup
+		for range others {
+			wg.Go(func() {
+				for !done.Load() {
+					if err := db.Update(func(*bbolt.Tx) error { return nil }); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		synctest.Wait() // all others are before it
+		wg.Go(func() {
+			defer done.Store(true)
+			mustCreate(t, s, "late")
+			if after, _ := commits(t, db); after-before > others/maxBatchOperations+2 {
+				t.Errorf("it took %d commits to get after %d others", after-before, others)
+			}
+		})
+		synctest.Wait()
+		release()
+		wg.Wait()
+	})
+}
+
+// A batch is bounded by its size, too.
+func TestBatchIsBounded(t *testing.T) {
+	inBubble(t, func(t *testing.T, db *DB, _ *store) {
+		release := holdCommitter(t, db)
+		before, _ := commits(t, db)
+		var wg sync.WaitGroup
+		for range 6 {
+			wg.Go(func() {
+				if err := db.submit(maxBatchBytes/2, func(b *batch) error { b.dirty = true; return nil }); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		release()
+		wg.Wait()
+		if after, _ := commits(t, db); after-before != 3 {
+			t.Errorf("six writes of half a batch took %d commits, want 3", after-before)
+		}
+	})
+}
+
+// What the disk refused is either not made, and said so with its reason, or in
+// the file and not known to be on the disk: then the answer is that it is unclear.
+func TestFailedCommit(t *testing.T) {
+	db, s := reopen(t, filepath.Join(t.TempDir(), "kommit.db"))
+	mustCreate(t, s, "a")
+	last, err := db.lastTransaction()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if writes := after.Writes - before.Writes; writes != writers*each {
-		t.Errorf("%d writes counted, want %d", writes, writers*each)
+	for _, errno := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG} {
+		var full *DiskFullError
+		if err := db.commitFailure(last+1, errno); !errors.As(err, &full) || !errors.Is(err, errno) || full.Status().Code != 507 {
+			t.Errorf("%v: %v, want a DiskFullError", errno, err)
+		}
+		var unclear *WriteError
+		if err := db.commitFailure(last, errno); !errors.As(err, &unclear) || !errors.Is(err, errno) || unclear.Status().Code != 503 {
+			t.Errorf("%v of a commit that is in the file: %v, want a WriteError", errno, err)
+		}
 	}
-	if commits := after.Commits - before.Commits; commits > writers*each/4 {
-		t.Errorf("%d writes took %d commits", writers*each, commits)
-	}
-	if got := after.Resources["pods"]; got.Objects != writers*each || got.Revision != 1+writers*each {
-		t.Errorf("statistics: %+v", got)
+	var unclear *WriteError
+	if err := db.commitFailure(last+1, syscall.EIO); !errors.As(err, &unclear) {
+		t.Errorf("EIO: %v, want a WriteError", err)
 	}
 }
 

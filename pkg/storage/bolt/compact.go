@@ -53,7 +53,7 @@ func (r *resource) compact(ctx context.Context, rev uint64) error {
 
 // compact deletes one step's worth of records up to rev.
 func (p *pending) compact(rev uint64) error {
-	if rev <= p.compacted {
+	if rev <= p.summary.compacted {
 		return nil
 	}
 	p.b.dirty = true
@@ -69,19 +69,34 @@ func (p *pending) compact(rev uint64) error {
 			reached = old[len(old)-1].rev
 			break
 		}
-		r, err := decodeRecord(parseRevision(k), b)
-		if err != nil {
+		e := entry{rev: parseRevision(k)}
+		if r, err := decodeRecord(e.rev, b); err == nil {
+			e.key = r.key
+		} else if e.key, err = p.keyOf(e.rev); err != nil {
 			return err
 		}
-		old = append(old, entry{rev: parseRevision(k), key: r.key})
+		old = append(old, e)
 	}
 	for _, e := range old {
+		p.summary.history.toggle(e.key, e.rev)
 		if err := errors.Join(p.log.Delete(revisionKey(e.rev)), p.hist.Delete(historyKey(e.key, e.rev))); err != nil {
 			return err
 		}
 	}
-	p.compacted = reached
+	p.summary.compacted = reached
 	return nil
+}
+
+// keyOf finds the key of a damaged record in the index. What cannot be read must
+// not keep the rest of the history from going, and itself goes with it.
+func (p *pending) keyOf(rev uint64) (string, error) {
+	c := p.hist.Cursor()
+	for k, _ := c.First(); k != nil; k, _ = c.Next() {
+		if key, at, ok := splitHistoryKey(k); ok && at == rev {
+			return string(key), nil
+		}
+	}
+	return "", &damage{what: fmt.Sprintf("history at revision %d", rev)}
 }
 
 // compactLoop keeps each resource's history within its bounds. A failed round is
@@ -143,7 +158,7 @@ func (r *resource) compactionTarget(now time.Time) (uint64, error) {
 		for k, b := c.Seek(revisionKey(target + 1)); k != nil && parseRevision(k) <= v.at; k, b = c.Next() {
 			record, err := decodeRecord(parseRevision(k), b)
 			if err != nil {
-				return err
+				continue // of unknown age: it goes with the next one
 			}
 			if record.at > oldest {
 				break

@@ -22,11 +22,13 @@ type Corruption string
 const (
 	untransformable Corruption = "data from the storage is not transformable"
 	undecodable     Corruption = "object not decodable"
+	altered         Corruption = "data in the storage is not what was written"
 )
 
-// CorruptObjectError says that one stored object cannot be read: it cannot be
-// decrypted, or not decoded. It is what makes the object a candidate for unsafe
-// deletion (ignoreStoreReadErrorWithClusterBreakingPotential).
+// CorruptObjectError says that one stored object cannot be read: it is not what
+// was written, it cannot be decrypted, or not decoded. It is what makes the object
+// a candidate for unsafe deletion
+// (ignoreStoreReadErrorWithClusterBreakingPotential).
 type CorruptObjectError struct {
 	Corruption Corruption
 	Revision   uint64 // 0: not known
@@ -39,6 +41,35 @@ func (e *CorruptObjectError) Error() string {
 
 // Unwrap returns the cause.
 func (e *CorruptObjectError) Unwrap() error { return e.Err }
+
+// UnmappedError says that the system refused the memory to map the file after it
+// had grown. Nothing can be read or written until the server is started again.
+type UnmappedError struct{ Path string }
+
+func (e *UnmappedError) Error() string {
+	return fmt.Sprintf("storage file %s is not mapped into memory any more: allow the process more address space and restart it", e.Path)
+}
+
+// Status implements apierrors.APIStatus.
+func (e *UnmappedError) Status() metav1.Status {
+	return unavailable(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, e)
+}
+
+var _ apierrors.APIStatus = (*UnmappedError)(nil)
+
+var errChecksum = errors.New("its checksum does not match")
+
+// intact answers for a value that does not match its checksum, which is handed
+// on as nil. The rest of the file is readable, so the error is about one object.
+func (s *store) intact(value []byte, rev uint64) error {
+	switch {
+	case value != nil:
+		return nil
+	case s.unsafeDeletion:
+		return &CorruptObjectError{Corruption: altered, Revision: rev, Err: errChecksum}
+	}
+	return &CorruptFileError{Path: s.resource.db.path, Err: fmt.Errorf("%s revision=%d: %w", altered, rev, errChecksum)}
+}
 
 // corruption types err where the feature gate AllowUnsafeMalformedObjectDeletion
 // asks for it.

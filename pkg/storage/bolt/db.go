@@ -30,11 +30,13 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
 )
 
 // Config says where the file is and how much it remembers.
@@ -93,8 +95,10 @@ type DB struct {
 	stop       context.CancelFunc
 	loops      sync.WaitGroup
 
+	cache *decodedCache
+
 	health atomic.Pointer[health]
-	stats  statistics
+	stats  *statistics
 
 	mu        sync.Mutex // protects resources
 	resources map[string]*resource
@@ -135,10 +139,12 @@ func Open(ctx context.Context, config Config) (*DB, error) {
 		operations: make(chan *operation),
 		expiryWake: make(chan struct{}, 1),
 		closing:    make(chan struct{}),
+		stats:      newStatistics(time.Now()),
 		resources:  map[string]*resource{},
+		cache:      newCache(),
 	}
 	db.health.Store(&health{})
-	if err := db.prepare(); err != nil {
+	if err := db.prepare(ctx); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
 	ctx, db.stop = context.WithCancel(ctx)
@@ -163,35 +169,47 @@ func openFile(path string, lockTimeout time.Duration) (*bbolt.DB, error) {
 
 func openBolt(path string, options *bbolt.Options) (file *bbolt.DB, err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	var opened *os.File
+	options.OpenFile = func(name string, flag int, mode os.FileMode) (*os.File, error) {
+		opened, err = os.OpenFile(name, flag, mode)
+		return opened, err
+	}
 	defer func() {
 		if p := recover(); p != nil { // bbolt panics on pages it cannot make sense of
 			file, err = nil, &CorruptFileError{Path: path, Err: fmt.Errorf("%v", p)}
+			_ = opened.Close() // else this process would keep the lock
 		}
 	}()
 	file, err = bbolt.Open(path, 0o600, options)
+	var errno syscall.Errno
 	switch {
 	case err == nil:
 		return file, nil
 	case errors.Is(err, berrors.ErrTimeout):
-		return nil, &LockedError{Path: path, Waited: options.Timeout}
-	case errors.Is(err, berrors.ErrInvalid), errors.Is(err, berrors.ErrChecksum), errors.Is(err, berrors.ErrVersionMismatch):
-		return nil, &CorruptFileError{Path: path, Err: err}
+		return nil, &LockedError{Path: path, Waited: options.Timeout, Holder: lockHolder(path)}
+	case errors.As(err, &errno):
+		return nil, fmt.Errorf("opening storage file %s: %w", path, err)
 	}
-	return nil, fmt.Errorf("opening storage file %s: %w", path, err)
+	return nil, &CorruptFileError{Path: path, Err: err} // what is not the system's word is about the content
 }
 
 // prepare checks the format before it writes anything, then creates what is
 // missing and reads every resource's revision.
-func (db *DB) prepare() error {
+func (db *DB) prepare(ctx context.Context) error {
 	var found uint64
+	var empty bool
 	if err := db.read(func(tx *bbolt.Tx) error {
-		found = formatOf(tx)
+		first, _ := tx.Cursor().First()
+		found, empty = formatOf(tx), first == nil
 		return nil
 	}); err != nil {
 		return err
 	}
-	if found > formatVersion {
+	switch {
+	case found > formatVersion:
 		return &VersionError{Path: db.path, Found: found, Supported: formatVersion}
+	case found == 0 && !empty:
+		return &CorruptFileError{Path: db.path, Err: errors.New("it is the database of another program, or its format version is damaged")}
 	}
 	if err := os.Chmod(db.path, 0o600); err != nil {
 		return fmt.Errorf("storage file %s: %w", db.path, err)
@@ -208,20 +226,35 @@ func (db *DB) prepare() error {
 			return commitError(db.path, err)
 		}
 	}
-	return db.read(func(tx *bbolt.Tx) error {
-		resources := tx.Bucket(resourcesBucket)
-		if resources == nil {
-			return &CorruptFileError{Path: db.path, Err: errors.New("the bucket of resources is missing")}
+	return db.read(func(tx *bbolt.Tx) error { return db.load(ctx, tx) })
+}
+
+// load checks the content and reads every resource's revision.
+func (db *DB) load(ctx context.Context, tx *bbolt.Tx) error {
+	resources := tx.Bucket(resourcesBucket)
+	if resources == nil || tx.Bucket(expiryBucket) == nil {
+		return &CorruptFileError{Path: db.path, Err: errors.New("a bucket is missing")}
+	}
+	c := contents{tx: tx}
+	if err := resources.ForEachBucket(func(name []byte) error {
+		buckets, err := openResource(tx, string(name))
+		if err != nil {
+			return err
 		}
-		return resources.ForEachBucket(func(name []byte) error {
-			buckets, err := openResource(tx, string(name))
-			if err != nil {
-				return err
-			}
-			db.resources[string(name)] = db.newResource(string(name), buckets.root)
-			return nil
-		})
-	})
+		if err := c.resource(string(name), buckets); err != nil {
+			return err
+		}
+		r, err := db.newResource(string(name), buckets.root)
+		db.resources[string(name)] = r
+		return err
+	}); err != nil {
+		return err
+	}
+	if len(c.damaged) > 0 {
+		klog.FromContext(ctx).Error(errChecksum, "Objects in storage are damaged: delete them with ignoreStoreReadErrorWithClusterBreakingPotential, or restore a backup",
+			"path", db.path, "count", len(c.damaged), "first", c.damaged[:min(len(c.damaged), maxListedCorruptions)])
+	}
+	return c.expiries()
 }
 
 // formatOf is the format version of a file, 0 for a new one.
@@ -233,12 +266,15 @@ func formatOf(tx *bbolt.Tx) uint64 {
 	return parseRevision(meta.Get(formatKey))
 }
 
-func (db *DB) newResource(name string, root *bbolt.Bucket) *resource {
+func (db *DB) newResource(name string, root *bbolt.Bucket) (*resource, error) {
+	s, err := readSummary(root, name)
+	if err != nil {
+		return nil, err
+	}
 	r := &resource{db: db, name: name, feed: newFeed(root.Sequence())}
-	r.compacted.Store(parseRevision(root.Get(compactedKey)))
-	c := decodeCounters(root.Get(countersKey))
-	r.counters.Store(&c)
-	return r
+	r.compacted.Store(s.compacted)
+	r.counters.Store(&s.counters)
+	return r, nil
 }
 
 // resource returns gr's part of the file, created at first use.
@@ -258,8 +294,8 @@ func (db *DB) resource(gr schema.GroupResource) (*resource, error) {
 			return err
 		}
 		b.dirty = true
-		created = db.newResource(name, root)
-		return nil
+		created, err = db.newResource(name, root)
+		return err
 	}); err != nil {
 		return nil, err
 	}
@@ -317,7 +353,7 @@ func createResource(tx *bbolt.Tx, name string) (*bbolt.Bucket, error) {
 		}
 	}
 	if root.Sequence() == 0 {
-		return root, root.SetSequence(1)
+		return root, summary{}.write(root, name, 1)
 	}
 	return root, nil
 }
@@ -337,18 +373,18 @@ func (db *DB) Update(f func(*bbolt.Tx) error) error {
 // View runs f in a read transaction. f copies what it needs and returns: a
 // transaction that stays open keeps the file from being remapped.
 func (db *DB) View(f func(*bbolt.Tx) error) error {
-	err := db.bolt.View(f)
-	if errors.Is(err, berrors.ErrDatabaseNotOpen) {
-		return &ClosedError{Path: db.path}
-	}
-	return err
+	return db.beginError(db.bolt.View(f))
 }
 
+// beginError types why bbolt began no transaction.
 func (db *DB) beginError(err error) error {
-	if errors.Is(err, berrors.ErrDatabaseNotOpen) {
+	switch {
+	case errors.Is(err, berrors.ErrDatabaseNotOpen):
 		return &ClosedError{Path: db.path}
+	case errors.Is(err, berrors.ErrInvalidMapping):
+		return &UnmappedError{Path: db.path}
 	}
-	return &WriteError{Path: db.path, Err: err}
+	return err
 }
 
 // Ready returns nil when the next write is expected to succeed, else why not:
@@ -374,6 +410,9 @@ func (db *DB) broken() error {
 func (db *DB) Close() error {
 	db.closeOnce.Do(func() {
 		close(db.closing)
+		for _, r := range db.allResources() {
+			r.feed.wake() // watchers end
+		}
 		db.stop()
 		db.loops.Wait()
 		db.closeErr = db.bolt.Close()

@@ -4,13 +4,13 @@
 package bolt
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -98,47 +98,52 @@ func TestCompactRevisionSurvivesRestart(t *testing.T) {
 	}
 }
 
+// F63, F64: while another process has the file, opening it fails within its
+// timeout, as often as it is tried, and changes nothing. The other one goes on.
 func TestLockedFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kommit.db")
-	openDB(t, Config{Path: path})
-	start := time.Now()
-	_, err := Open(t.Context(), Config{Path: path, LockTimeout: 100 * time.Millisecond})
-	var locked *LockedError
-	if !errors.As(err, &locked) || locked.Path != path {
-		t.Fatalf("opening a locked file: %v, want a LockedError with its path", err)
+	holder := startChild(t, "hold", path)
+	if line, _ := holder.line(); line != "open" {
+		t.Fatalf("the holder says %q", line)
 	}
-	if waited := time.Since(start); waited > 5*time.Second {
-		t.Errorf("it took %s to say so", waited)
+	unchanged := watchFile(t, path)
+	for range 3 {
+		synctest.Test(t, func(t *testing.T) { // its clock shows how long was waited
+			start := time.Now()
+			_, err := Open(t.Context(), Config{Path: path})
+			var locked *LockedError
+			if !errors.As(err, &locked) || locked.Path != path {
+				t.Fatalf("opening a locked file: %v, want a LockedError with its path", err)
+			}
+			if waited := time.Since(start); waited == 0 || waited > lockTimeout {
+				t.Errorf("it took %s to say so, want at most %s", waited, lockTimeout)
+			}
+		})
+	}
+	unchanged()
+	if err := holder.stdin.Close(); err != nil { // now it writes, and ends
+		t.Fatal(err)
+	}
+	if err := holder.cmd.Wait(); err != nil {
+		t.Fatalf("the holder: %v", err)
+	}
+	_, s := reopen(t, path)
+	if list := mustList(t, s, storage.ListOptions{}); len(list.Items) != 1 || list.Items[0].Name != "held" {
+		t.Errorf("found %v, want what the holder has written", list.Items)
 	}
 }
 
-func TestNewerFormatIsRefusedUnwritten(t *testing.T) {
+// A process that was killed leaves no lock behind.
+func TestLockOfAKilledProcess(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kommit.db")
-	db, _ := reopen(t, path)
-	if err := db.Update(func(tx *bbolt.Tx) error {
-		return tx.Bucket(metaBucket).Put(formatKey, binary.BigEndian.AppendUint64(nil, formatVersion+1))
-	}); err != nil {
-		t.Fatal(err)
+	holder := startChild(t, "hold", path)
+	if line, _ := holder.line(); line != "open" {
+		t.Fatalf("the holder says %q", line)
 	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
-	before, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = Open(t.Context(), Config{Path: path})
-	var version *VersionError
-	if !errors.As(err, &version) || version.Found != formatVersion+1 {
-		t.Fatalf("opening a newer file: %v, want a VersionError", err)
-	}
-	after, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(before) != string(after) {
-		t.Error("the newer file was changed")
-	}
+	holder.kill()
+	holder.wait()
+	_, s := reopen(t, path)
+	mustCreate(t, s, "a")
 }
 
 func TestClosed(t *testing.T) {

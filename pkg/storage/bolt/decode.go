@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"reflect"
-	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/conversion"
@@ -46,38 +45,37 @@ func (s *store) decodeItem(data []byte, into runtime.Object, rev uint64) (runtim
 
 // restore turns a stored value into an object of the codec's internal version.
 func (s *store) restore(ctx context.Context, key string, stored []byte, rev uint64) (runtime.Object, error) {
-	data, _, err := s.transformer.TransformFromStorage(ctx, stored, keyContext(key))
+	data, err := s.reveal(ctx, key, stored, rev)
 	if err != nil {
 		return nil, err
 	}
+	return s.decodeInternal(data, rev)
+}
+
+// restoreEntry is restore for an entry of a list: what it returns is shared.
+func (s *store) restoreEntry(ctx context.Context, e entry) (runtime.Object, error) {
+	data, err := s.reveal(ctx, e.key, e.value, e.rev)
+	if err != nil {
+		return nil, err
+	}
+	return s.decodeEntry(e, data, s.objectType, func() (runtime.Object, error) { return s.decodeInternal(data, e.rev) })
+}
+
+// reveal checks and decrypts a stored value.
+func (s *store) reveal(ctx context.Context, key string, stored []byte, rev uint64) ([]byte, error) {
+	if err := s.intact(stored, rev); err != nil {
+		return nil, err
+	}
+	data, _, err := s.transformer.TransformFromStorage(ctx, stored, keyContext(key))
+	return data, err
+}
+
+func (s *store) decodeInternal(data []byte, rev uint64) (runtime.Object, error) {
 	obj, err := runtime.Decode(s.codec, data)
 	if err != nil {
 		return nil, s.corruption(undecodable, rev, err)
 	}
 	return obj, s.versioner.UpdateObject(obj, rev)
-}
-
-// memo lets the watchers of one store decode an event once. Every one of them
-// gets a copy of its own, as callers may write into what they are sent.
-type memo struct{ p atomic.Pointer[decoded] }
-
-type decoded struct {
-	by     *store
-	object runtime.Object
-}
-
-func (m *memo) get(by *store, decode func() (runtime.Object, error)) (runtime.Object, error) {
-	if d := m.p.Load(); d != nil && d.by == by {
-		return d.object.DeepCopyObject(), nil
-	}
-	obj, err := decode()
-	if err != nil {
-		return nil, err
-	}
-	if m.p.CompareAndSwap(nil, &decoded{by: by, object: obj}) {
-		return obj.DeepCopyObject(), nil
-	}
-	return obj, nil
 }
 
 // newItem returns the constructor of a list's items. Items of an unstructured

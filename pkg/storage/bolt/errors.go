@@ -22,10 +22,16 @@ import (
 type LockedError struct {
 	Path   string
 	Waited time.Duration
+	// Holder is its process ID, 0 when it cannot be seen from here.
+	Holder int
 }
 
 func (e *LockedError) Error() string {
-	return fmt.Sprintf("storage file %s is locked by another process (waited %s): one file serves one process, stop the other one first", e.Path, e.Waited)
+	holder := "another process"
+	if e.Holder > 0 {
+		holder = fmt.Sprintf("process %d", e.Holder)
+	}
+	return fmt.Sprintf("storage file %s is locked by %s (waited %s): one file serves one process, stop the other one first", e.Path, holder, e.Waited)
 }
 
 // VersionError says that the file was written by a newer version. The file has
@@ -57,15 +63,15 @@ func (e *CorruptFileError) Status() metav1.Status {
 	return unavailable(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, e)
 }
 
-// DiskFullError says that a write did not fit on the disk and was not made.
-// Reads go on, and writes do once there is space.
+// DiskFullError says that a write, or a snapshot, did not fit on the disk and was
+// not made. Reads go on, and writes do once there is space.
 type DiskFullError struct {
 	Path string
 	Err  error
 }
 
 func (e *DiskFullError) Error() string {
-	return fmt.Sprintf("storage file %s cannot grow: %v: free space on its disk", e.Path, e.Err)
+	return fmt.Sprintf("the disk of storage file %s is full: %v: free space on it", e.Path, e.Err)
 }
 
 // Unwrap returns the system's error.
@@ -126,10 +132,14 @@ func unavailable(code int32, reason metav1.StatusReason, err error) metav1.Statu
 
 // commitError types what the disk said.
 func commitError(path string, err error) error {
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+	if isDiskFull(err) {
 		return &DiskFullError{Path: path, Err: err}
 	}
 	return &WriteError{Path: path, Err: err}
+}
+
+func isDiskFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
 }
 
 // compactedError says that a revision is no longer in the history.

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // Bounds of the events kept in memory for one resource. A watcher further
@@ -29,20 +30,23 @@ type event struct {
 }
 
 // feed holds the newest events of one resource, and its revision: everything up
-// to it is on disk. Publishing never waits for a watcher: it replaces the
-// changed channel by closing it, and each watcher reads on from its own cursor.
+// to it is on disk. Publishing never waits for a watcher: it wakes each, and they
+// read on from their own cursors.
 type feed struct {
 	mu       sync.RWMutex
 	rev      uint64
 	after    uint64   // events holds every event in (after, rev]
 	events   []*event // ascending; elements are never overwritten
 	bytes    int
-	changed  chan struct{}
 	progress uint64 // how often a bookmark was asked for
+
+	watchersMu sync.Mutex // protects watchers
+	watchers   map[*watcher]struct{}
+	crowd      atomic.Int64 // of watchers
 }
 
 func newFeed(rev uint64) *feed {
-	return &feed{rev: rev, after: rev, changed: make(chan struct{})}
+	return &feed{rev: rev, after: rev, watchers: map[*watcher]struct{}{}}
 }
 
 func (f *feed) revision() uint64 {
@@ -53,10 +57,17 @@ func (f *feed) revision() uint64 {
 
 // publish adds the events of the revisions (from, rev].
 func (f *feed) publish(from, rev uint64, events []*event) {
+	if f.add(from, rev, events) {
+		f.wake()
+	}
+}
+
+// add reports whether there is anything new.
+func (f *feed) add(from, rev uint64, events []*event) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if rev == f.rev {
-		return
+		return false
 	}
 	if from != f.rev {
 		// A commit that the disk failed was there after all; its events are
@@ -71,7 +82,7 @@ func (f *feed) publish(from, rev uint64, events []*event) {
 	if len(f.events) > 2*feedEvents || f.bytes > 2*feedBytes {
 		f.trim()
 	}
-	f.wake()
+	return true
 }
 
 // trim halves what is kept, into a new slice: watchers read the old one without
@@ -86,32 +97,48 @@ func (f *feed) trim() {
 	f.events = slices.Clone(f.events[n:])
 }
 
-// wake tells every watcher to look again. Caller must hold mu.
+// wake tells every watcher to look again.
 func (f *feed) wake() {
-	close(f.changed)
-	f.changed = make(chan struct{})
+	f.watchersMu.Lock()
+	defer f.watchersMu.Unlock()
+	for w := range f.watchers {
+		w.wake()
+	}
+}
+
+func (f *feed) join(w *watcher) {
+	f.watchersMu.Lock()
+	defer f.watchersMu.Unlock()
+	f.watchers[w] = struct{}{}
+	f.crowd.Add(1)
+}
+
+func (f *feed) leave(w *watcher) {
+	f.watchersMu.Lock()
+	defer f.watchersMu.Unlock()
+	delete(f.watchers, w)
+	f.crowd.Add(-1)
 }
 
 func (f *feed) requestProgress() {
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	f.progress++
+	f.mu.Unlock()
 	f.wake()
 }
 
 // news is what a watcher finds.
 type news struct {
 	events   []*event
-	upTo     uint64          // complete up to here
-	inMemory bool            // false: the file has to be asked
-	changed  <-chan struct{} // closed at the next change
+	upTo     uint64 // complete up to here
+	inMemory bool   // false: the file has to be asked
 	progress uint64
 }
 
 func (f *feed) since(cursor uint64) news {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	n := news{upTo: f.rev, inMemory: cursor >= f.after, changed: f.changed, progress: f.progress}
+	n := news{upTo: f.rev, inMemory: cursor >= f.after, progress: f.progress}
 	if n.inMemory && cursor < f.rev {
 		i, _ := slices.BinarySearchFunc(f.events, cursor+1, func(e *event, rev uint64) int { return cmp.Compare(e.rev, rev) })
 		n.events = f.events[i:len(f.events):len(f.events)]

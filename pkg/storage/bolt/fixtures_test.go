@@ -48,14 +48,19 @@ func mustCreate(t testing.TB, s storage.Interface, name string) *example.Pod {
 	return out
 }
 
-func mustLabel(t testing.TB, s storage.Interface, name, value string) *example.Pod {
-	t.Helper()
-	out := &example.Pod{}
-	if err := s.GuaranteedUpdate(t.Context(), podKey(name), out, false, nil, storage.SimpleUpdate(func(obj runtime.Object) (runtime.Object, error) {
+// labelled is an update that sets the one label these tests use.
+func labelled(value string) storage.UpdateFunc {
+	return storage.SimpleUpdate(func(obj runtime.Object) (runtime.Object, error) {
 		p := obj.(*example.Pod)
 		p.Labels = map[string]string{"l": value}
 		return p, nil
-	}), nil); err != nil {
+	})
+}
+
+func mustLabel(t testing.TB, s storage.Interface, name, value string) *example.Pod {
+	t.Helper()
+	out := &example.Pod{}
+	if err := s.GuaranteedUpdate(t.Context(), podKey(name), out, false, nil, labelled(value), nil); err != nil {
 		t.Fatal(err)
 	}
 	return out
@@ -112,10 +117,20 @@ func expect(t testing.TB, w watch.Interface, want watch.EventType, obj *example.
 	if !ok {
 		t.Fatalf("the watch ended, want %s of %s", want, obj.Name)
 	}
-	got, _ := e.Object.(*example.Pod)
+	got := sentPod(e)
 	if e.Type != want || got == nil || got.Name != obj.Name || got.ResourceVersion != obj.ResourceVersion {
 		t.Fatalf("got %s %+v, want %s of %s at %s", e.Type, e.Object, want, obj.Name, obj.ResourceVersion)
 	}
+}
+
+// sentPod is the pod of an event, nil if it has none.
+func sentPod(e watch.Event) *example.Pod {
+	obj := e.Object
+	if shared, ok := obj.(runtime.CacheableObject); ok {
+		obj = shared.GetObject()
+	}
+	p, _ := obj.(*example.Pod)
+	return p
 }
 
 func revision(t testing.TB, obj metav1.Object) uint64 {

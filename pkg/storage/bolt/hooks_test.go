@@ -99,6 +99,8 @@ type testStore struct {
 	db       *DB
 	switched *switchedTransformer
 	prefix   *storagetesting.PrefixTransformer
+	// transactions is bbolt's count at the last call of reads.
+	transactions int
 }
 
 func openDB(t testing.TB, config Config) *DB {
@@ -156,7 +158,9 @@ func newTestStore(t testing.TB, change ...func(*Config, *storeConfig)) *testStor
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &testStore{store: s, db: db, switched: switched, prefix: prefix}
+	ts := &testStore{store: s, db: db, switched: switched, prefix: prefix}
+	ts.reads()
+	return ts
 }
 
 // UpdatePrefixTransformer implements storagetesting.InterfaceWithPrefixTransformer.
@@ -221,11 +225,32 @@ func (s *testStore) checkStored(_ context.Context, t *testing.T, key string) {
 	}
 }
 
-// checkReads counts what was decrypted, in place of etcd's call counts: as many
-// objects as upstream allows, no more.
-func (s *testStore) checkReads(t *testing.T, _, objects uint64) {
+// reads are the read transactions begun and the objects decrypted since the
+// store was made, or since the last call. bbolt counts the transactions.
+func (s *testStore) reads() (transactions, objects uint64) {
+	before := s.transactions
+	s.transactions = s.db.bolt.Stats().TxN
+	return uint64(s.transactions - before), s.prefix.GetReadsAndReset()
+}
+
+// checkReads bounds what one list costs, in place of upstream's bound on calls to
+// etcd: as many objects are decrypted as upstream allows, no more, in at most as
+// many read transactions as it allows calls. A page whose objects the selector
+// drops is followed by one of twice its size, so n objects take about log2(n).
+func (s *testStore) checkReads(t *testing.T, pageSize, objects uint64) {
 	t.Helper()
-	if reads := s.prefix.GetReadsAndReset(); reads != objects {
-		t.Errorf("decrypted %d objects, want %d", reads, objects)
+	calls := uint64(1)
+	if pageSize != 0 {
+		for limit, read := pageSize, pageSize; read < objects; calls++ {
+			limit = min(2*limit, maxChunkItems)
+			read += limit
+		}
+	}
+	transactions, decrypted := s.reads()
+	if decrypted != objects {
+		t.Errorf("decrypted %d objects, want %d", decrypted, objects)
+	}
+	if transactions < 1 || transactions > calls {
+		t.Errorf("%d read transactions, want 1 to %d", transactions, calls)
 	}
 }

@@ -32,7 +32,7 @@ var (
 	logBucket     = []byte("log")     // revision → record
 	historyBucket = []byte("history") // key NUL revision → nothing
 	compactedKey  = []byte("compacted")
-	countersKey   = []byte("counters")
+	summaryKey    = []byte("summary")
 )
 
 var formatKey = []byte("format")
@@ -40,13 +40,19 @@ var formatKey = []byte("format")
 // object is the current state of one key.
 type object struct {
 	rev    uint64
-	expiry int64 // Unix nanoseconds; 0 never
-	value  []byte
+	expiry int64  // Unix nanoseconds; 0 never
+	value  []byte // nil, at a revision: not what was written, see store.intact
+	size   int    // of the value as stored
 }
 
-// objectHeader is a checksum, the revision and the expiry. bbolt has no
-// checksums, and a flipped bit in a value may well decode.
-const objectHeader = 4 + 8 + 8
+// objectHeader is a checksum of key, revision and expiry, these two, and a
+// checksum of it all. bbolt has no checksums, and a flipped bit in a value may
+// well decode. As long as the first one is right it is certain which object is
+// damaged, and that one can be named and removed.
+const (
+	objectHeader = objectSum + 4
+	objectSum    = 4 + 8 + 8 // where the second checksum is
+)
 
 // encodeObject returns the stored form and, inside it, the value: both live on
 // the heap, so the value outlives the transaction.
@@ -54,21 +60,27 @@ func encodeObject(key string, o object) (stored, value []byte) {
 	stored = make([]byte, objectHeader+len(o.value))
 	binary.BigEndian.PutUint64(stored[4:], o.rev)
 	binary.BigEndian.PutUint64(stored[12:], uint64(o.expiry))
+	binary.BigEndian.PutUint32(stored, checksum([]byte(key), stored[4:objectSum]))
 	copy(stored[objectHeader:], o.value)
-	binary.BigEndian.PutUint32(stored, checksum([]byte(key), stored[4:]))
+	binary.BigEndian.PutUint32(stored[objectSum:], checksum(stored[:objectSum], o.value))
 	return stored, stored[objectHeader:len(stored):len(stored)]
 }
 
 // decodeObject aliases b.
 func decodeObject(key, b []byte) (object, error) {
-	if len(b) < objectHeader || binary.BigEndian.Uint32(b) != checksum(key, b[4:]) {
+	if len(b) < objectHeader || binary.BigEndian.Uint32(b) != checksum(key, b[4:objectSum]) {
 		return object{}, &damage{what: fmt.Sprintf("object %s", key)}
 	}
-	return object{
+	o := object{
 		rev:    binary.BigEndian.Uint64(b[4:]),
 		expiry: int64(binary.BigEndian.Uint64(b[12:])),
 		value:  b[objectHeader:],
-	}, nil
+		size:   len(b) - objectHeader,
+	}
+	if binary.BigEndian.Uint32(b[objectSum:]) != checksum(b[:objectSum], o.value) {
+		o.value = nil
+	}
+	return o, nil
 }
 
 func checksum(parts ...[]byte) uint32 {
@@ -88,17 +100,25 @@ type record struct {
 	deleted   bool
 	at        int64  // Unix nanoseconds, for compaction by age
 	prevRev   uint64 // 0: the key did not exist before
-	prevValue []byte
+	prevValue []byte // nil, at a revision: was damaged when it was replaced
 }
 
 // recordHeader is a checksum, flags, the time and the previous revision.
 const recordHeader = 4 + 1 + 8 + 8
 
+const (
+	flagDeleted = 1 << iota
+	flagPrevDamaged
+)
+
 func encodeRecord(rev uint64, r record) []byte {
 	b := make([]byte, 4, recordHeader+binary.MaxVarintLen64+len(r.key)+len(r.prevValue))
 	flags := byte(0)
 	if r.deleted {
-		flags = 1
+		flags |= flagDeleted
+	}
+	if r.prevRev != 0 && r.prevValue == nil {
+		flags |= flagPrevDamaged
 	}
 	b = append(b, flags)
 	b = binary.BigEndian.AppendUint64(b, uint64(r.at))
@@ -117,17 +137,20 @@ func decodeRecord(rev uint64, b []byte) (record, error) {
 		return record{}, damaged
 	}
 	r := record{
-		deleted: b[4]&1 != 0,
+		deleted: b[4]&flagDeleted != 0,
 		at:      int64(binary.BigEndian.Uint64(b[5:])),
 		prevRev: binary.BigEndian.Uint64(b[13:]),
 	}
+	prevDamaged := b[4]&flagPrevDamaged != 0
 	b = b[recordHeader:]
 	n, size := binary.Uvarint(b)
 	if size <= 0 || n > uint64(len(b)-size) {
 		return record{}, damaged
 	}
 	b = b[size:]
-	r.key, r.prevValue = string(b[:n]), b[n:]
+	if r.key = string(b[:n]); !prevDamaged {
+		r.prevValue = b[n:]
+	}
 	return r, nil
 }
 
@@ -192,26 +215,6 @@ func expiryOf(now time.Time, ttl uint64) int64 {
 	}
 	const longest = uint64(100 * 365 * 24 * 60 * 60) // keeps time.Duration from overflowing
 	return now.Add(time.Duration(min(ttl, longest)) * time.Second).UnixNano()
-}
-
-type counters struct {
-	count int64 // objects
-	bytes int64 // their stored values
-}
-
-func encodeCounters(c counters) []byte {
-	b := binary.BigEndian.AppendUint64(nil, uint64(c.count))
-	return binary.BigEndian.AppendUint64(b, uint64(c.bytes))
-}
-
-func decodeCounters(b []byte) counters {
-	if len(b) != 16 {
-		return counters{}
-	}
-	return counters{
-		count: int64(binary.BigEndian.Uint64(b)),
-		bytes: int64(binary.BigEndian.Uint64(b[8:])),
-	}
 }
 
 // prepareKey is the key as stored: checked, under the resource's prefix, and

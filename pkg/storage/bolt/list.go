@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/features"
 	"k8s.io/apiserver/pkg/storage"
+	storagemetrics "k8s.io/apiserver/pkg/storage/metrics"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 )
 
@@ -26,9 +27,10 @@ const (
 
 // entry is one object copied out of a transaction.
 type entry struct {
-	key   string
-	rev   uint64
-	value []byte
+	key    string
+	rev    uint64
+	value  []byte
+	cached *cachedObject // what this value was decoded to, if known
 }
 
 // chunk is what one transaction of a list found.
@@ -58,7 +60,7 @@ func (r *resource) readChunk(from, end string, rev uint64, limit int64, count bo
 				}
 				continue
 			}
-			c.entries = append(c.entries, entry{key: string(it.key), rev: it.object.rev, value: bytes.Clone(it.object.value)})
+			c.entries = append(c.entries, r.db.cache.entry(r, it))
 			size += len(it.object.value)
 		}
 		return nil
@@ -83,6 +85,17 @@ func (r *resource) readOne(key string, rev uint64) (chunk, error) {
 	return c, err
 }
 
+// entry copies an object of r, unless the cache has it. Keys and revisions of
+// different resources may be the same.
+func (c *decodedCache) entry(r *resource, it item) entry {
+	if it.object.value != nil {
+		if o := c.get(it.key, it.object.rev); o != nil && o.by.resource == r {
+			return entry{key: o.key, rev: o.rev, value: o.stored, cached: o}
+		}
+	}
+	return entry{key: string(it.key), rev: it.object.rev, value: bytes.Clone(it.object.value)}
+}
+
 // GetList implements storage.Interface.
 func (s *store) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
 	prefix, err := s.prepareKey(key, opts.Recursive)
@@ -100,12 +113,14 @@ func (s *store) GetList(ctx context.Context, key string, opts storage.ListOption
 	if items.Kind() != reflect.Slice {
 		return fmt.Errorf("need ptr to slice, got %s", items.Kind())
 	}
+	items.SetZero() // a list that is used again does not keep what it had
 	rev, continueKey, err := storage.ValidateListOptions(prefix, s.versioner, opts)
 	if err != nil {
 		return err
 	}
-	l := &lister{s: s, pred: opts.Predicate, items: items, newItem: newItem(list, items), corrupt: corruptions{collect: s.unsafeDeletion}}
+	l := &lister{s: s, pred: opts.Predicate, items: items, newItem: newItem(list, items), itemType: reflect.PointerTo(items.Type().Elem()), corrupt: corruptions{collect: s.unsafeDeletion}}
 	at, more, err := l.run(ctx, prefix, continueKey, uint64(rev), opts)
+	storagemetrics.RecordStorageListMetrics(s.groupResource, "bolt", "", l.fetched, l.evaluated, items.Len())
 	if err != nil {
 		return err
 	}
@@ -132,12 +147,15 @@ func (s *store) GetList(ctx context.Context, key string, opts storage.ListOption
 
 // lister fills one list.
 type lister struct {
-	s       *store
-	pred    storage.SelectionPredicate
-	items   reflect.Value
-	newItem func() runtime.Object
-	corrupt corruptions
-	last    string // the last key looked at
+	s        *store
+	pred     storage.SelectionPredicate
+	items    reflect.Value
+	newItem  func() runtime.Object
+	itemType reflect.Type // of what newItem returns
+	corrupt  corruptions
+	last     string // the last key looked at
+	// for the metrics that etcd3 has, too
+	fetched, evaluated int
 }
 
 // remainder says what the list left out.
@@ -171,6 +189,7 @@ func (l *lister) run(ctx context.Context, prefix, continueKey string, rev uint64
 			}
 		}
 		pinned = c.at
+		l.fetched += len(c.entries)
 		if l.pred.Empty() {
 			l.items.Grow(len(c.entries))
 		}
@@ -179,6 +198,7 @@ func (l *lister) run(ctx context.Context, prefix, continueKey string, rev uint64
 				return c.at, remainder{more: true}, nil
 			}
 			l.last = e.key
+			l.evaluated++
 			if end, err := l.add(ctx, e); err != nil || end {
 				return c.at, remainder{}, err
 			}
@@ -209,6 +229,9 @@ func (l *lister) read(from, prefix string, rev uint64, limit int64, opts storage
 // l.corrupt says.
 func (l *lister) add(ctx context.Context, e entry) (end bool, err error) {
 	s := l.s
+	if err := s.intact(e.value, e.rev); err != nil {
+		return l.corrupt.add(e.key, err), nil
+	}
 	data, _, err := s.transformer.TransformFromStorage(ctx, e.value, keyContext(e.key))
 	if err != nil {
 		return l.corrupt.add(e.key, storage.NewInternalError(fmt.Errorf("unable to transform key %q: %w", e.key, err))), nil
@@ -216,12 +239,30 @@ func (l *lister) add(ctx context.Context, e entry) (end bool, err error) {
 	if ctx.Err() != nil {
 		return true, storage.NewTimeoutError(e.key, "request did not complete within requested timeout")
 	}
-	obj, err := s.decodeItem(data, l.newItem(), e.rev)
+	obj, err := s.decodeEntry(e, data, l.itemType, func() (runtime.Object, error) { return s.decodeItem(data, l.newItem(), e.rev) })
 	if err != nil {
 		return l.corrupt.add(e.key, err), nil
 	}
 	if matched, err := l.pred.Matches(obj); err == nil && matched {
-		l.items.Set(reflect.Append(l.items, reflect.ValueOf(obj).Elem()))
+		l.items.Set(reflect.Append(l.items, reflect.ValueOf(obj.DeepCopyObject()).Elem()))
 	}
 	return false, nil
+}
+
+// decodeEntry decodes data, the decrypted value of e, into an object of type t,
+// unless that was done before. What it returns is shared: it is not to be
+// written to.
+func (s *store) decodeEntry(e entry, data []byte, t reflect.Type, decode func() (runtime.Object, error)) (runtime.Object, error) {
+	if e.cached.answers(s, data, t) {
+		return e.cached.object, nil
+	}
+	obj, err := decode()
+	if err != nil {
+		return nil, err
+	}
+	// How an unstructured object is decoded depends on what it is decoded into.
+	if _, ok := obj.(runtime.Unstructured); !ok {
+		s.resource.db.cache.put(&cachedObject{rev: e.rev, key: e.key, stored: e.value, by: s, data: data, object: obj})
+	}
+	return obj, nil
 }

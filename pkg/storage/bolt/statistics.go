@@ -7,18 +7,20 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.etcd.io/bbolt"
 )
 
 // Statistics is a snapshot for metrics.
 type Statistics struct {
 	FileBytes      int64
-	FreePages      int
+	FreePages      int // that hold nothing, those freed by the last commit included
 	PageBytes      int
 	Commits        uint64
 	Writes         uint64        // operations in those commits
 	CommitTime     time.Duration // in total, fsync included
-	LastCompaction time.Time     // zero: none since Open
+	Opened         time.Time
+	LastCompaction time.Time // zero: none since Open
 	Resources      map[string]ResourceStatistics
 }
 
@@ -34,6 +36,10 @@ type ResourceStatistics struct {
 func (s ResourceStatistics) HistoryLength() uint64 { return s.Revision - s.CompactRevision }
 
 type statistics struct {
+	opened time.Time
+	// commitTimes, in seconds, and batchSizes, in operations, are of good commits.
+	commitTimes, batchSizes prometheus.Histogram
+
 	mu         sync.Mutex // protects all below
 	commits    uint64
 	writes     uint64
@@ -41,7 +47,23 @@ type statistics struct {
 	compaction time.Time
 }
 
+func newStatistics(now time.Time) *statistics {
+	return &statistics{
+		opened: now,
+		commitTimes: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: namePrefix + "commit_duration_seconds", Help: "Time that a commit took, fsync included.",
+			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5},
+		}),
+		batchSizes: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: namePrefix + "commit_operations", Help: "Operations that shared a commit and its fsync.",
+			Buckets: prometheus.ExponentialBuckets(1, 2, 11), // to maxBatchOperations
+		}),
+	}
+}
+
 func (s *statistics) committed(writes int, took time.Duration) {
+	s.commitTimes.Observe(took.Seconds())
+	s.batchSizes.Observe(float64(writes))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.commits++
@@ -65,7 +87,8 @@ func (db *DB) Statistics() (Statistics, error) {
 	}); err != nil {
 		return Statistics{}, err
 	}
-	out.FreePages, out.PageBytes = db.bolt.Stats().FreePageN, db.bolt.Info().PageSize
+	pages := db.bolt.Stats()
+	out.FreePages, out.PageBytes = pages.FreePageN+pages.PendingPageN, db.bolt.Info().PageSize
 	for _, r := range db.allResources() {
 		c := r.counters.Load()
 		out.Resources[r.name] = ResourceStatistics{
@@ -77,6 +100,6 @@ func (db *DB) Statistics() (Statistics, error) {
 	db.stats.mu.Lock()
 	defer db.stats.mu.Unlock()
 	out.Commits, out.Writes = db.stats.commits, db.stats.writes
-	out.CommitTime, out.LastCompaction = db.stats.commitTime, db.stats.compaction
+	out.CommitTime, out.LastCompaction, out.Opened = db.stats.commitTime, db.stats.compaction, db.stats.opened
 	return out, nil
 }

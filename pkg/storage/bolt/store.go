@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -46,7 +47,8 @@ type store struct {
 	versioner      storage.APIObjectVersioner
 	transformer    value.Transformer
 	newFunc        func() runtime.Object
-	pathPrefix     string // ends in "/"
+	objectType     reflect.Type // of what newFunc returns, nil without
+	pathPrefix     string       // ends in "/"
 	resourcePrefix string
 	unsafeDeletion bool // the feature gate AllowUnsafeMalformedObjectDeletion
 	sizes          atomic.Bool
@@ -65,8 +67,13 @@ func (db *DB) newStore(c storeConfig) (*store, error) {
 	if err != nil {
 		return nil, err
 	}
+	var objectType reflect.Type
+	if c.newFunc != nil {
+		objectType = reflect.TypeOf(c.newFunc())
+	}
 	return &store{
 		resource:       r,
+		objectType:     objectType,
 		groupResource:  c.groupResource,
 		codec:          c.codec,
 		transformer:    c.transformer,
@@ -139,6 +146,9 @@ func (s *store) Get(ctx context.Context, key string, opts storage.GetOptions, ou
 		}
 		return storage.NewKeyNotFoundError(prepared, 0)
 	}
+	if err := s.intact(current.value, current.rev); err != nil {
+		return s.readError(key, err)
+	}
 	data, _, err := s.transformer.TransformFromStorage(ctx, current.value, keyContext(prepared))
 	if err != nil {
 		return s.readError(key, storage.NewInternalError(err))
@@ -189,14 +199,19 @@ func (s *store) Create(ctx context.Context, key string, obj, out runtime.Object,
 	if err != nil {
 		return err
 	}
-	rev, err := s.write(ctx, prepared, data, 0, ttl)
+	answer := &answer{s: s, data: data}
+	rev, err := s.write(ctx, prepared, data, 0, ttl, func() {
+		if out != nil {
+			answer.prepare(out)
+		}
+	})
 	if errors.Is(err, errExists) {
 		return storage.NewKeyExistsError(prepared, 0)
 	}
 	if err != nil || out == nil {
 		return err
 	}
-	return s.decode(data, out, rev)
+	return answer.give(out, rev)
 }
 
 func (s *store) encode(obj runtime.Object) ([]byte, error) {
@@ -206,9 +221,10 @@ func (s *store) encode(obj runtime.Object) ([]byte, error) {
 	return runtime.Encode(s.codec, obj)
 }
 
-// write stores data under a prepared key that must be at revision want.
-// Errors: errExists, errConflict, and those of the commit.
-func (s *store) write(ctx context.Context, key string, data []byte, want uint64, ttl uint64) (uint64, error) {
+// write stores data under a prepared key that must be at revision want, and
+// spends the time that takes in meanwhile. Errors: errExists, errConflict, and
+// those of the commit.
+func (s *store) write(ctx context.Context, key string, data []byte, want uint64, ttl uint64, meanwhile func()) (uint64, error) {
 	stored, err := s.transformer.TransformToStorage(ctx, data, keyContext(key))
 	if err != nil {
 		return 0, storage.NewInternalError(err)
@@ -216,15 +232,15 @@ func (s *store) write(ctx context.Context, key string, data []byte, want uint64,
 	if size := len(key) + len(stored); size > maxRequestBytes {
 		return 0, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("%s takes %d bytes in storage, the limit is %d", key, size, int(maxRequestBytes)))
 	}
-	return s.commit(ctx, len(stored), func(p *pending) (uint64, error) {
+	return s.commit(ctx, len(stored), meanwhile, func(p *pending) (uint64, error) {
 		return p.put(key, stored, want, expiryOf(p.b.now, ttl))
 	})
 }
 
 // commit runs f in the next batch, unless ctx ends before that takes it.
-func (s *store) commit(ctx context.Context, size int, f func(*pending) (uint64, error)) (uint64, error) {
+func (s *store) commit(ctx context.Context, size int, meanwhile func(), f func(*pending) (uint64, error)) (uint64, error) {
 	var rev uint64
-	err := s.resource.db.submit(size, func(b *batch) error {
+	err := s.resource.db.submitAnd(size, func(b *batch) error {
 		if err := ctx.Err(); err != nil {
 			return refusal{err}
 		}
@@ -234,7 +250,7 @@ func (s *store) commit(ctx context.Context, size int, f func(*pending) (uint64, 
 		}
 		rev, err = f(p)
 		return err
-	})
+	}, meanwhile)
 	return rev, err
 }
 
@@ -255,6 +271,10 @@ func (s *store) current(ctx context.Context, key string, out runtime.Object) (st
 	st := state{rev: o.rev}
 	if st.object, err = newLike(out); err != nil || o.rev == 0 {
 		return st, err
+	}
+	if err := s.intact(o.value, o.rev); err != nil {
+		st.object = nil
+		return st, s.readError(key, err)
 	}
 	if st.data, st.stale, err = s.transformer.TransformFromStorage(ctx, o.value, keyContext(key)); err != nil {
 		st.object = nil
@@ -296,14 +316,15 @@ func (s *store) Delete(
 		if err := validate(ctx, st.object); err != nil {
 			return err
 		}
-		rev, err := s.commit(ctx, 0, func(p *pending) (uint64, error) { return p.delete(prepared, st.rev) })
+		answer := &answer{s: s, data: st.data}
+		rev, err := s.commit(ctx, 0, func() { answer.prepare(out) }, func(p *pending) (uint64, error) { return p.delete(prepared, st.rev) })
 		switch {
 		case errors.Is(err, errConflict):
 			continue // decide again on what is there now
 		case err != nil || expectUnreadable:
 			return err
 		}
-		return s.decode(st.data, out, rev)
+		return answer.give(out, rev)
 	}
 }
 
@@ -339,14 +360,15 @@ func (s *store) GuaranteedUpdate(
 		if st.rev != 0 && !st.stale && bytes.Equal(data, st.data) {
 			return s.decode(st.data, out, st.rev) // nothing to write
 		}
-		rev, err := s.write(ctx, prepared, data, st.rev, seconds(ttl))
+		answer := &answer{s: s, data: data}
+		rev, err := s.write(ctx, prepared, data, st.rev, seconds(ttl), func() { answer.prepare(out) })
 		if errors.Is(err, errConflict) || errors.Is(err, errExists) {
 			continue // decide again on what is there now
 		}
 		if err != nil {
 			return err
 		}
-		return s.decode(data, out, rev)
+		return answer.give(out, rev)
 	}
 }
 

@@ -10,7 +10,9 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"math"
 	"os"
+	"slices"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -23,9 +25,11 @@ const (
 	bucketHeader  = 16 // root id u64, sequence u64; root 0: the page follows inline
 	branchPage    = 0x01
 	leafPage      = 0x02
+	freelistPage  = 0x10
 	bucketElement = 0x01
 	metaMagic     = 0xED0CDAED
 	metaSum       = 56 // offset of the checksum in a meta
+	noFreelist    = math.MaxUint64
 )
 
 // verifyFile walks every page of the tree. bbolt does so too when it opens the
@@ -50,7 +54,7 @@ func verifyFile(path string, lockTimeout time.Duration) (err error) {
 		return fmt.Errorf("storage file %s: %w", path, err)
 	}
 	defer func() { _ = f.Close() }()
-	v := &verifier{file: f, pageSize: int64(locked.Info().PageSize), seen: map[uint64]bool{}}
+	v := &verifier{file: f, size: info.Size(), pageSize: int64(locked.Info().PageSize)}
 	if err := v.run(); err != nil {
 		return &CorruptFileError{Path: path, Err: err}
 	}
@@ -59,9 +63,11 @@ func verifyFile(path string, lockTimeout time.Duration) (err error) {
 
 type verifier struct {
 	file     io.ReaderAt
+	size     int64
 	pageSize int64
 	end      uint64 // the first page that was never used
-	seen     map[uint64]bool
+	free     uint64 // where the list of free pages is
+	seen     []bool // by page
 }
 
 func (v *verifier) run() error {
@@ -69,7 +75,45 @@ func (v *verifier) run() error {
 	if err != nil {
 		return err
 	}
-	return v.tree(root, 0, bounds{})
+	if v.end > uint64(v.size/v.pageSize) {
+		return fmt.Errorf("it is cut short: %d bytes, %d pages of %d bytes are in use", v.size, v.end, v.pageSize)
+	}
+	v.seen = make([]bool, v.end)
+	if err := v.tree(root, 0, bounds{}); err != nil {
+		return err
+	}
+	return v.freelist()
+}
+
+// freelist reads the list of free pages. This package writes none, but another
+// program that has compacted or repaired the file does, and bbolt believes it: a
+// page of the tree that it calls free is written over.
+func (v *verifier) freelist() error {
+	if v.free == noFreelist {
+		return nil
+	}
+	page, err := v.page(v.free)
+	if err != nil {
+		return fmt.Errorf("list of free pages, page %d: %w", v.free, err)
+	}
+	first, count := uint64(0), uint64(binary.NativeEndian.Uint16(page[10:]))
+	if count == math.MaxUint16 { // then the first element is the count
+		first, count = 1, binary.NativeEndian.Uint64(page[pageHeader:])
+	}
+	if flags := binary.NativeEndian.Uint16(page[8:]); flags != freelistPage || first+count > uint64(len(page)-pageHeader)/8 {
+		return fmt.Errorf("page %d is no list of free pages", v.free)
+	}
+	for i := first; i < first+count; i++ {
+		id := binary.NativeEndian.Uint64(page[pageHeader+8*i:])
+		if id < 2 || id >= v.end || v.seen[id] {
+			return fmt.Errorf("the list of free pages has page %d, which is not free", id)
+		}
+		v.seen[id] = true
+	}
+	if i := slices.Index(v.seen[2:], false); i >= 0 {
+		return fmt.Errorf("the list of free pages lacks page %d", i+2)
+	}
+	return nil
 }
 
 // meta reads the newer one of the two meta pages. bbolt would go on with the
@@ -91,7 +135,8 @@ func (v *verifier) meta() (root uint64, err error) {
 			return 0, fmt.Errorf("meta page %d is damaged, so the newest commit may be missing", page)
 		}
 		if txid >= newest {
-			newest, root, v.end = txid, binary.NativeEndian.Uint64(m[16:]), binary.NativeEndian.Uint64(m[40:])
+			newest, root = txid, binary.NativeEndian.Uint64(m[16:])
+			v.free, v.end = binary.NativeEndian.Uint64(m[32:]), binary.NativeEndian.Uint64(m[40:])
 		}
 	}
 	return root, nil
@@ -129,15 +174,15 @@ func (v *verifier) page(id uint64) ([]byte, error) {
 	if id < 2 || id >= v.end {
 		return nil, errors.New("is out of bounds")
 	}
-	header := make([]byte, pageHeader)
+	b := make([]byte, v.pageSize)
 	offset := int64(id) * v.pageSize
-	if _, err := v.file.ReadAt(header, offset); err != nil {
+	if _, err := v.file.ReadAt(b, offset); err != nil {
 		return nil, err
 	}
-	if own := binary.NativeEndian.Uint64(header); own != id {
+	if own := binary.NativeEndian.Uint64(b); own != id {
 		return nil, fmt.Errorf("calls itself %d", own)
 	}
-	overflow := uint64(binary.NativeEndian.Uint32(header[12:]))
+	overflow := uint64(binary.NativeEndian.Uint32(b[12:]))
 	if overflow >= v.end-id {
 		return nil, errors.New("ends out of bounds")
 	}
@@ -147,11 +192,12 @@ func (v *verifier) page(id uint64) ([]byte, error) {
 		}
 		v.seen[id+i] = true
 	}
-	b := make([]byte, int64(overflow+1)*v.pageSize)
-	if _, err := v.file.ReadAt(b, offset); err != nil {
-		return nil, err
+	if overflow == 0 {
+		return b, nil
 	}
-	return b, nil
+	b = append(b, make([]byte, int64(overflow)*v.pageSize)...)
+	_, err := v.file.ReadAt(b[v.pageSize:], offset+v.pageSize)
+	return b, err
 }
 
 func (v *verifier) elements(page []byte, depth int, keys bounds) error {

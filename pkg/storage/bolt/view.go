@@ -80,9 +80,22 @@ func (v *view) get(key string) (object, error) {
 	}
 	next, found, err := v.replacement(key, v.at)
 	if err != nil || !found {
-		return o, err
+		return v.notLater(o, err)
 	}
 	return object{rev: next.prevRev, value: next.prevValue}, nil
+}
+
+// notLater refuses an object written after the view's revision: the history
+// must have what was there before.
+func (v *view) notLater(o object, err error) (object, error) {
+	if err == nil && o.rev > v.at {
+		err = &damage{what: fmt.Sprintf("history at revision %d", o.rev)}
+	}
+	return o, err
+}
+
+func (v *view) missing(key string, rev uint64) error {
+	return &damage{what: fmt.Sprintf("history of %s at revision %d", key, rev)}
 }
 
 // replacement is the first write to key after rev.
@@ -92,12 +105,17 @@ func (v *view) replacement(key string, rev uint64) (record, bool, error) {
 	if !ok || string(found) != key {
 		return record{}, false, nil
 	}
-	r, err := v.record(next)
+	r, err := v.record(key, next)
 	return r, err == nil, err
 }
 
-func (v *view) record(rev uint64) (record, error) {
-	return decodeRecord(rev, v.log.Get(revisionKey(rev)))
+// record is what the index says was written to key at rev.
+func (v *view) record(key string, rev uint64) (record, error) {
+	r, err := decodeRecord(rev, v.log.Get(revisionKey(rev)))
+	if err == nil && r.key != key {
+		err = v.missing(key, rev)
+	}
+	return r, err
 }
 
 // item is one object of a walk. Both slices alias the file.
@@ -146,6 +164,7 @@ func (v *view) walkHistory(from, end string) iter.Seq2[item, error] {
 				return
 			case h == nil || (k != nil && bytes.Compare(k, hKey) < 0):
 				o, err := decodeObject(k, b)
+				o, err = v.notLater(o, err)
 				if !yield(item{key: k, object: o}, err) || err != nil {
 					return
 				}
@@ -166,10 +185,11 @@ func (v *view) walkHistory(from, end string) iter.Seq2[item, error] {
 			var err error
 			if replaced != 0 {
 				var r record
-				r, err = v.record(replaced)
+				r, err = v.record(string(key), replaced)
 				o = object{rev: r.prevRev, value: r.prevValue}
 			} else if bytes.Equal(k, key) {
 				o, err = decodeObject(k, b)
+				o, err = v.notLater(o, err)
 			}
 			if bytes.Equal(k, key) {
 				k, b = objects.Next()
@@ -230,7 +250,7 @@ func (v *view) written(key string, rev uint64) ([]byte, error) {
 		return nil, err
 	}
 	if !found || next.prevRev != rev {
-		return nil, &damage{what: fmt.Sprintf("history of %s at revision %d", key, rev)}
+		return nil, v.missing(key, rev)
 	}
 	return bytes.Clone(next.prevValue), nil
 }

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -33,9 +35,10 @@ const (
 	tooLargeRetrySeconds = 1
 )
 
-// watcher is one watch. Its own goroutine moves cursor over the revisions,
-// decodes and sends; it holds no transaction while doing so, and nobody waits
-// for it.
+// watcher is one watch. A goroutine moves cursor over the revisions, decodes and
+// sends; it holds no transaction while doing so, and nobody waits for it. It is
+// there only while there is something to do: a stack is most of what an idle
+// watcher would hold.
 type watcher struct {
 	s         *store
 	key       string
@@ -43,17 +46,25 @@ type watcher struct {
 	pred      storage.SelectionPredicate
 	times     bool // wrap events with the time of their decoding
 
-	initial       bool // send the state at cursor first
-	initialEnd    bool // then the bookmark that says so
-	progress      bool // a bookmark whenever one is requested
-	bookmarks     bool // and at intervals
-	goodbye       time.Time
+	initial    bool // send the state at cursor first
+	initialEnd bool // then the bookmark that says so
+	progress   bool // a bookmark whenever one is requested
+	bookmarks  bool // and at intervals
+	goodbye    time.Time
+
+	// Of the goroutine, one after the other.
+	refused       error  // why there is nothing to watch
 	cursor        uint64 // everything up to here has been sent
 	lastRequested uint64
+	timer         *time.Timer // of the next bookmark
 
-	ctx     context.Context
-	cancel  context.CancelFunc
-	results chan watch.Event
+	wakes    atomic.Int64 // 0: no goroutine
+	due      atomic.Bool  // timer has fired
+	ctx      context.Context
+	unhook   func() bool // from ctx
+	stop     chan struct{}
+	stopOnce sync.Once
+	results  chan watch.Event
 }
 
 var _ watch.Interface = (*watcher)(nil)
@@ -67,7 +78,7 @@ func (s *store) Watch(ctx context.Context, key string, opts storage.ListOptions)
 	}
 	rev, err := s.versioner.ParseResourceVersion(opts.ResourceVersion)
 	if err != nil {
-		return nil, err
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("invalid resource version: %v", err))
 	}
 	if opts.ProgressNotify && s.newFunc == nil {
 		return nil, apierrors.NewInternalError(errors.New("progressNotify for watch needs a constructor of the object"))
@@ -87,6 +98,8 @@ func (s *store) Watch(ctx context.Context, key string, opts storage.ListOptions)
 		bookmarks:  opts.ProgressNotify || bookmarks,
 		goodbye:    deadline(ctx),
 		cursor:     rev,
+		ctx:        ctx,
+		stop:       make(chan struct{}),
 		results:    make(chan watch.Event, watchBuffer),
 	}
 	if w.pred.Empty() {
@@ -94,45 +107,64 @@ func (s *store) Watch(ctx context.Context, key string, opts storage.ListOptions)
 	}
 	now := s.resource.feed.since(0)
 	w.lastRequested = now.progress
-	w.ctx, w.cancel = context.WithCancel(ctx)
 	utilflowcontrol.WatchInitialized(ctx)
 	compacted := s.resource.compacted.Load()
 	switch {
 	case w.initial && rev > now.upTo:
-		go w.fail(storage.NewTooLargeResourceVersionError(rev, now.upTo, tooLargeRetrySeconds))
+		w.refused = storage.NewTooLargeResourceVersionError(rev, now.upTo, tooLargeRetrySeconds)
 	case w.initial || rev == 0:
 		w.cursor = now.upTo
-		go w.run()
 	case rev < compacted:
-		go w.fail(&compactedError{asked: rev, compacted: compacted})
-	default:
-		go w.run()
+		w.refused = &compactedError{asked: rev, compacted: compacted}
 	}
+	w.wakes.Store(1) // what wakes it now only counts
+	s.resource.feed.join(w)
+	w.unhook = context.AfterFunc(ctx, w.wake)
+	go w.run()
 	return w, nil
 }
 
 // Stop implements watch.Interface.
-func (w *watcher) Stop() { w.cancel() }
+func (w *watcher) Stop() {
+	w.stopOnce.Do(func() { close(w.stop) })
+	w.wake()
+}
 
 // ResultChan implements watch.Interface.
 func (w *watcher) ResultChan() <-chan watch.Event { return w.results }
 
-// fail ends the watch with one error event.
-func (w *watcher) fail(err error) {
-	defer w.cancel()
-	defer close(w.results)
-	w.send(watch.Event{Type: watch.Error, Object: watchError(err)})
+// wake has the watcher look for something to do, after what it is doing. It never
+// waits.
+func (w *watcher) wake() {
+	if w.wakes.Add(1) == 1 {
+		go w.run()
+	}
 }
 
+// run does what there is to do. It may be over while its caller still runs.
 func (w *watcher) run() {
-	defer w.cancel()
+	for {
+		wakes := w.wakes.Load()
+		if err := w.work(); err != nil {
+			w.end(err) // and wakes stays: this was the last goroutine
+			return
+		}
+		if w.wakes.CompareAndSwap(wakes, 0) {
+			return
+		}
+	}
+}
+
+// end closes the watch, after an error event unless it was asked for.
+func (w *watcher) end(err error) {
 	defer close(w.results)
-	err := w.sendInitial()
-	if err == nil {
-		err = w.follow()
+	w.s.resource.feed.leave(w)
+	w.unhook()
+	if w.timer != nil {
+		w.timer.Stop()
 	}
 	var closed *ClosedError
-	if err == nil || errors.Is(err, errStopped) || w.ctx.Err() != nil || errors.As(err, &closed) {
+	if errors.Is(err, errStopped) || w.ctx.Err() != nil || errors.As(err, &closed) {
 		return
 	}
 	klog.FromContext(w.ctx).V(2).Info("Watch ends", "key", w.key, "resource", w.s.groupResource, "err", err)
@@ -146,9 +178,22 @@ func (w *watcher) send(e watch.Event) bool {
 		return true
 	case <-w.ctx.Done():
 		return false
+	case <-w.stop:
+		return false
 	case <-w.s.resource.db.closing:
 		return false
 	}
+}
+
+func (w *watcher) stopped() bool {
+	select {
+	case <-w.ctx.Done():
+	case <-w.stop:
+	case <-w.s.resource.db.closing:
+	default:
+		return false
+	}
+	return true
 }
 
 // errStopped ends a watch without an error event: it was stopped, or its request
@@ -160,17 +205,18 @@ func (w *watcher) sendInitial() error {
 	if !w.initial {
 		return nil
 	}
+	w.initial = false
 	for from := w.key; ; {
 		c, err := w.initialChunk(from)
 		if err != nil {
 			return err
 		}
 		for _, e := range c.entries {
-			obj, err := w.s.restore(w.ctx, e.key, e.value, e.rev)
+			obj, err := w.s.restoreEntry(w.ctx, e)
 			if err != nil {
 				return err
 			}
-			if w.matches(obj) && !w.send(watch.Event{Type: watch.Added, Object: obj}) {
+			if w.matches(obj) && !w.send(watch.Event{Type: watch.Added, Object: obj.DeepCopyObject()}) {
 				return errStopped
 			}
 		}
@@ -192,54 +238,59 @@ func (w *watcher) initialChunk(from string) (chunk, error) {
 	return w.s.resource.readOne(w.key, w.cursor)
 }
 
-// follow sends what is written after the cursor, until the watch ends.
-func (w *watcher) follow() error {
-	var timer <-chan time.Time
+// work sends what there is to send. An error ends the watch.
+func (w *watcher) work() error {
+	switch {
+	case w.stopped():
+		return errStopped
+	case w.refused != nil:
+		return w.refused
+	}
+	if err := w.sendInitial(); err != nil {
+		return err
+	}
+	if w.bookmarks && w.timer == nil {
+		w.timer = time.AfterFunc(w.untilBookmark(), func() {
+			w.due.Store(true)
+			w.wake()
+		})
+	}
 	for {
-		if w.bookmarks && timer == nil {
-			timer = w.nextBookmark()
+		if w.stopped() {
+			return errStopped
 		}
 		n := w.s.resource.feed.since(w.cursor)
+		var err error
 		switch {
 		case w.cursor < n.upTo:
-			if err := w.catchUp(n); err != nil {
-				return err
-			}
-			continue
+			err = w.catchUp(n)
 		case w.progress && n.progress != w.lastRequested:
 			w.lastRequested = n.progress
-			if err := w.bookmark(false); err != nil {
-				return err
-			}
-			continue
-		}
-		select {
-		case <-n.changed:
-		case <-timer:
-			timer = nil
+			err = w.bookmark(false)
+		case w.due.Swap(false):
 			// A cursor ahead of the store was the client's own claim.
 			if w.cursor == n.upTo {
-				if err := w.bookmark(false); err != nil {
-					return err
-				}
+				err = w.bookmark(false)
 			}
-		case <-w.ctx.Done():
-			return errStopped
-		case <-w.s.resource.db.closing:
-			return errStopped
+			w.timer.Reset(w.untilBookmark())
+		default:
+			return nil
+		}
+		if err != nil {
+			return err
 		}
 	}
 }
 
-// nextBookmark fires after the interval, or shortly before the request ends.
-func (w *watcher) nextBookmark() <-chan time.Time {
+// untilBookmark is the interval, or less shortly before the request ends.
+func (w *watcher) untilBookmark() time.Duration {
 	wait := w.s.resource.db.config.BookmarkInterval
 	if !w.goodbye.IsZero() {
 		if left := time.Until(w.goodbye) - farewell; left > 0 {
 			wait = min(wait, left)
 		}
 	}
-	return time.After(wait)
+	return wait
 }
 
 // catchUp sends the next events and moves the cursor behind them.
@@ -279,7 +330,7 @@ func (w *watcher) concerns(key string) bool {
 // transition is what a write means to this watcher: an object that begins to
 // match its selector is added, one that ceases to is deleted.
 func (w *watcher) transition(e *event) (*watch.Event, error) {
-	var current, previous runtime.Object
+	var current, previous *decoded
 	var err error
 	if !e.deleted {
 		current, err = e.object.get(w.s, func() (runtime.Object, error) {
@@ -302,11 +353,11 @@ func (w *watcher) transition(e *event) (*watch.Event, error) {
 			return nil, err
 		}
 	}
-	is, was := current != nil && w.matches(current), false
+	is, was := current != nil && w.matches(current.object), false
 	switch {
 	case e.created:
 	case previous != nil:
-		was = w.matches(previous)
+		was = w.matches(previous.object)
 	default:
 		was = true // everything matches
 	}
@@ -329,11 +380,11 @@ func (w *watcher) matches(obj runtime.Object) bool {
 	return err == nil && matched
 }
 
-func (w *watcher) result(t watch.EventType, obj runtime.Object) *watch.Event {
+func (w *watcher) result(t watch.EventType, d *decoded) *watch.Event {
 	if w.times {
-		obj = &timedObject{Object: obj, at: time.Now()}
+		return &watch.Event{Type: t, Object: &timedObject{Object: d.object.DeepCopyObject(), at: time.Now()}}
 	}
-	return &watch.Event{Type: t, Object: obj}
+	return &watch.Event{Type: t, Object: d.give(int(w.s.resource.feed.crowd.Load()))}
 }
 
 // bookmark says up to where the watcher has seen everything.
