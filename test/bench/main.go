@@ -47,7 +47,7 @@ func benchmarks() []benchmark {
 		{name: "window_event_10k_vs_10", unit: "ns", rounds: windowRounds, prepare: windowEvent},
 		{name: "window_idle_wake", unit: "ns", rounds: windowRounds, prepare: windowIdleWake},
 	}
-	return all
+	return append(all, storageBenchmarks()...)
 }
 
 func main() {
