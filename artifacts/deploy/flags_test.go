@@ -8,10 +8,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kommit-dev/kommit/pkg/apiserver"
@@ -19,15 +22,7 @@ import (
 
 // The server knows each flag, and what it writes and reads is mounted.
 func TestDeploymentsFlags(t *testing.T) {
-	manifest, err := os.ReadFile("deployment.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var deployment appsv1.Deployment
-	if err := yaml.UnmarshalStrict(manifest, &deployment); err != nil {
-		t.Fatal(err)
-	}
-	container := deployment.Spec.Template.Spec.Containers[0]
+	container := deploymentsContainer(t)
 	options, flags := apiserver.NewOptions(), pflag.NewFlagSet("kommit-apiserver", pflag.ContinueOnError)
 	options.AddFlags(flags)
 	if err := flags.Parse(container.Args); err != nil {
@@ -48,5 +43,67 @@ func TestDeploymentsFlags(t *testing.T) {
 		if !slices.Contains(mounted, filepath.Dir(file)) {
 			t.Errorf("%s is not on a volume: %v", file, mounted)
 		}
+	}
+}
+
+// A server that waits for its storage file, or whose disk is full, is left alone:
+// a restart helps with neither.
+func TestProbes(t *testing.T) {
+	container := deploymentsContainer(t)
+	for name, test := range map[string]struct {
+		probe *corev1.Probe
+		path  string
+	}{
+		"startup":   {container.StartupProbe, "/livez"},
+		"liveness":  {container.LivenessProbe, "/livez"},
+		"readiness": {container.ReadinessProbe, "/readyz"},
+	} {
+		if test.probe == nil || test.probe.HTTPGet == nil || test.probe.HTTPGet.Path != test.path || test.probe.HTTPGet.Scheme != corev1.URISchemeHTTPS {
+			t.Errorf("%s probe: %v, want %s over HTTPS", name, test.probe, test.path)
+		}
+	}
+}
+
+// The roles are for paths that the server serves, with the verbs that they need.
+func TestRolesForNonResourceURLs(t *testing.T) {
+	want := map[string]string{
+		"clusterrole-audit-writer.yaml": "post " + apiserver.AuditPath,
+		"clusterrole-backup.yaml":       "get " + apiserver.BackupPath,
+	}
+	manifests, err := filepath.Glob("clusterrole-*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range manifests {
+		var role rbacv1.ClusterRole
+		read(t, file, &role)
+		for _, rule := range role.Rules {
+			if got := strings.Join(rule.Verbs, ",") + " " + strings.Join(rule.NonResourceURLs, ","); len(rule.NonResourceURLs) > 0 && got != want[file] {
+				t.Errorf("%s: %s, want %q", file, got, want[file])
+			} else if len(rule.NonResourceURLs) > 0 {
+				delete(want, file)
+			}
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("no role for %v", want)
+	}
+}
+
+func deploymentsContainer(t *testing.T) corev1.Container {
+	t.Helper()
+	var deployment appsv1.Deployment
+	read(t, "deployment.yaml", &deployment)
+	return deployment.Spec.Template.Spec.Containers[0]
+}
+
+func read(t *testing.T, file string, into any) {
+	t.Helper()
+	manifest, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.UnmarshalStrict(manifest, into); err != nil {
+		t.Fatal(err)
 	}
 }

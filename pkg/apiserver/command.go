@@ -10,7 +10,8 @@ import (
 )
 
 // NewCommand returns the kommit-apiserver command. It runs until the process is
-// told to stop.
+// told to stop. Its subcommands save and restore the storage file, and share none
+// of its flags.
 func NewCommand() *cobra.Command {
 	options := NewOptions()
 	command := &cobra.Command{
@@ -30,5 +31,6 @@ of each user into one Git commit when that user creates a CommitRequest.`,
 	}
 	options.AddFlags(command.Flags())
 	verflag.AddFlags(command.Flags())
+	command.AddCommand(newBackupCommand(), newRestoreCommand())
 	return command
 }

@@ -27,6 +27,11 @@ type Options struct {
 	Recommended *genericoptions.RecommendedOptions
 	// StorageFile holds the objects and the journal.
 	StorageFile string
+	// EncryptionProviderConfig is the file that says how objects are encrypted in
+	// StorageFile, as kube-apiserver reads it; empty: not at all.
+	EncryptionProviderConfig string
+	// EncryptionProviderConfigAutomaticReload follows changes of that file.
+	EncryptionProviderConfigAutomaticReload bool
 	// AllowInsecureHTTP accepts http:// URLs of repositories.
 	AllowInsecureHTTP bool
 	// AttributionGrace is how long a change waits for its author (C8).
@@ -44,6 +49,7 @@ func NewOptions() *Options {
 	recommended.EgressSelector = nil
 	recommended.Traces = nil
 	recommended.SecureServing.BindPort = 8443
+	recommended.SecureServing.Required = true // nothing else is served
 	// A certificate that nobody provided is made in memory: the file system may be
 	// read-only, and nothing could trust it after a restart either way.
 	recommended.SecureServing.ServerCert.CertDirectory = ""
@@ -59,6 +65,10 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	o.Recommended.AddFlags(fs)
 	fs.StringVar(&o.StorageFile, "storage-file", o.StorageFile,
 		"File that holds the objects of kommit.dev and the journal. Created when absent; its directory must exist, on a disk that survives the process.")
+	fs.StringVar(&o.EncryptionProviderConfig, "encryption-provider-config", o.EncryptionProviderConfig,
+		"File with the EncryptionConfiguration (apiserver.config.k8s.io) for the objects of kommit.dev, as for kube-apiserver. Without it they are stored as they are.")
+	fs.BoolVar(&o.EncryptionProviderConfigAutomaticReload, "encryption-provider-config-automatic-reload", o.EncryptionProviderConfigAutomaticReload,
+		"Read the file of --encryption-provider-config again when it changes. KMS plugins then share one health check.")
 	fs.BoolVar(&o.AllowInsecureHTTP, "allow-insecure-http", o.AllowInsecureHTTP,
 		"Accept http:// URLs of Git repositories. Credentials and commits then travel unprotected.")
 	fs.DurationVar(&o.AttributionGrace, "attribution-grace", o.AttributionGrace,
@@ -74,6 +84,9 @@ func (o *Options) Validate() error {
 		errs = append(errs, errors.New("--storage-file must name a file, such as /var/lib/kommit/kommit.db"))
 	} else if filepath.Clean(o.StorageFile) == string(filepath.Separator) {
 		errs = append(errs, fmt.Errorf("--storage-file must name a file, not the directory %s", o.StorageFile))
+	}
+	if o.EncryptionProviderConfigAutomaticReload && o.EncryptionProviderConfig == "" {
+		errs = append(errs, errors.New("--encryption-provider-config-automatic-reload needs --encryption-provider-config"))
 	}
 	if o.AttributionGrace <= 0 {
 		errs = append(errs, fmt.Errorf("--attribution-grace must be more than 0s, not %s", o.AttributionGrace))

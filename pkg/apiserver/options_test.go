@@ -24,6 +24,9 @@ func TestFlags(t *testing.T) {
 		{"negative bound", []string{"--catch-up-timeout=-1s"}, false, 0},
 		{"no storage file", []string{"--storage-file="}, false, 0},
 		{"a directory", []string{"--storage-file=/"}, false, 0},
+		{"no port", []string{"--secure-port=0"}, false, 0},
+		{"encryption that is reloaded", []string{"--encryption-provider-config=/etc/kommit/encryption.yaml", "--encryption-provider-config-automatic-reload"}, true, 45 * time.Second},
+		{"a reload of nothing", []string{"--encryption-provider-config-automatic-reload"}, false, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			options := NewOptions()

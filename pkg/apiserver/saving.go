@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
-	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
 	"github.com/kommit-dev/kommit/apis/kommit/v1alpha1"
@@ -48,9 +48,9 @@ type saving struct {
 	audit   http.Handler
 }
 
-func newSaving(o *Options, cluster *rest.Config) *saving {
+func newSaving(o *Options, cluster *rest.Config, mustRegister func(...metrics.Registerable)) *saving {
 	metrics := attribution.NewMetrics()
-	metrics.Register(legacyregistry.MustRegister)
+	metrics.Register(mustRegister)
 	facts := attribution.NewFacts(attribution.FactsConfig{LateAfter: o.AttributionGrace, Metrics: metrics})
 	return &saving{
 		options: o,

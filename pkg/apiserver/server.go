@@ -12,10 +12,13 @@ package apiserver
 import (
 	"fmt"
 	"net/http"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -32,6 +35,11 @@ import (
 // URL that needs `post` (C11).
 const AuditPath = "/audit"
 
+// watchTermination bounds how long a server that stops takes to end its watches,
+// at 200 a second or more. Without one it waits for its clients to end them: a
+// minute in which nobody answers.
+const watchTermination = 5 * time.Second
+
 // Config is what a server is made of. Options.Config makes one; Storage and
 // Windows are for the caller to add, the rest is optional.
 type Config struct {
@@ -44,6 +52,10 @@ type Config struct {
 	Windows commitrequest.WindowTable
 	// Audit answers AuditPath, behind authentication and authorization.
 	Audit http.Handler
+	// Backup answers BackupPath, behind authentication and authorization.
+	Backup http.Handler
+	// Metrics are shown at /metrics beside those of the API machinery.
+	Metrics prometheus.Gatherer
 	// AllowInsecureHTTP accepts http:// URLs in GitProviders.
 	AllowInsecureHTTP bool
 	// Ready are asked by /readyz.
@@ -75,6 +87,11 @@ type PreShutdownHook struct {
 // that one Config makes one server.
 func New(config *Config) (*genericapiserver.GenericAPIServer, error) {
 	config.Generic.RESTOptionsGetter = config.Storage
+	config.Generic.ShutdownWatchTerminationGracePeriod = watchTermination
+	longRunning := config.Generic.LongRunningFunc
+	config.Generic.LongRunningFunc = func(r *http.Request, info *genericapirequest.RequestInfo) bool {
+		return info.Path == BackupPath || longRunning(r, info)
+	}
 	server, err := config.Generic.Complete().New("kommit-apiserver", genericapiserver.NewEmptyDelegate())
 	if err != nil {
 		return nil, err
@@ -88,6 +105,12 @@ func New(config *Config) (*genericapiserver.GenericAPIServer, error) {
 	}
 	if config.Audit != nil {
 		server.Handler.NonGoRestfulMux.Handle(AuditPath, config.Audit)
+	}
+	if config.Backup != nil {
+		server.Handler.NonGoRestfulMux.Handle(BackupPath, config.Backup)
+	}
+	if config.Metrics != nil {
+		serveMetrics(server, config.Metrics)
 	}
 	if err := server.AddReadyzChecks(config.Ready...); err != nil {
 		return nil, err
@@ -127,6 +150,7 @@ func newAPIGroup(config *Config, server *genericapiserver.GenericAPIServer) (*ge
 		return nil, err
 	}
 	group := genericapiserver.NewDefaultAPIGroupInfo(v1alpha1.GroupName, config.scheme, metav1.ParameterCodec, newCodecs(config.scheme))
+	group.NegotiatedSerializer = newWithoutProtobuf(group.NegotiatedSerializer)
 	group.VersionedResourcesStorageMap[v1alpha1.SchemeGroupVersion.Version] = map[string]rest.Storage{
 		"gitproviders":          providers,
 		"gitproviders/status":   providerStatus,

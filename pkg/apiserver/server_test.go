@@ -63,14 +63,14 @@ type testServer struct {
 	calls func() []string
 }
 
-func startServer(t *testing.T) *testServer {
+// testConfig is what options say of a server on a port of this machine, without
+// a cluster around it. It sets Listener, which names the port.
+func testConfig(t *testing.T, options *Options) *Config {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	options := NewOptions()
-	options.StorageFile = filepath.Join(t.TempDir(), "kommit.db")
 	recommended := options.Recommended
 	recommended.SecureServing.Listener = listener
 	recommended.SecureServing.BindPort = listener.Addr().(*net.TCPAddr).Port
@@ -89,6 +89,14 @@ func startServer(t *testing.T) *testServer {
 	}
 	config.Generic.Authentication.Authenticator = authenticator.RequestFunc(testAuthenticator)
 	config.Generic.Authorization.Authorizer = authorizer.AuthorizerFunc(testAuthorizer)
+	return config
+}
+
+func startServer(t *testing.T) *testServer {
+	t.Helper()
+	options := NewOptions()
+	options.StorageFile = filepath.Join(t.TempDir(), "kommit.db")
+	config := testConfig(t, options)
 
 	db, err := bolt.Open(t.Context(), bolt.Config{Path: options.StorageFile})
 	if err != nil {

@@ -10,8 +10,11 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -90,6 +93,28 @@ func (r *REST) ShortNames() []string { return r.shortNames }
 
 // Categories make `kubectl get kommit` list all kinds.
 func (*REST) Categories() []string { return []string{"kommit"} }
+
+// List implements rest.Lister. A field selector that names one namespace is read
+// as that namespace, on each page: upstream's store narrows the first page only,
+// and would then not find where that one ended.
+func (r *REST) List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error) {
+	if namespace := selectedNamespace(options); namespace != "" && genericapirequest.NamespaceValue(ctx) == metav1.NamespaceAll {
+		ctx = genericapirequest.WithNamespace(ctx, namespace)
+	}
+	return r.Store.List(ctx, options)
+}
+
+// selectedNamespace is the one namespace that options select, or "".
+func selectedNamespace(options *metainternalversion.ListOptions) string {
+	if options == nil || options.FieldSelector == nil {
+		return ""
+	}
+	namespace, ok := options.FieldSelector.RequiresExactMatch("metadata.namespace")
+	if !ok || len(apivalidation.ValidateNamespaceName(namespace, false)) > 0 {
+		return "" // where nothing is
+	}
+	return namespace
+}
 
 // Create implements rest.Creater.
 func (r *REST) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
