@@ -125,7 +125,7 @@ func (r *randomRun) burst(t *rapid.T) {
 	events := []func(*rapid.T){
 		r.change, r.change, r.change, r.request, r.request, r.caughtUp, r.caughtUp, r.late, r.late, r.wake, r.withdraw, r.setTarget,
 	}
-	for range rapid.IntRange(1, 20).Draw(t, "events") {
+	for range rapid.IntRange(1, 40).Draw(t, "events") {
 		events[rapid.IntRange(0, len(events)-1).Draw(t, "event")](t)
 	}
 }
