@@ -124,10 +124,11 @@ func (d *disk) free(t *testing.T) {
 	}
 }
 
-// grow adds space that was not there before.
+// grow adds space that was not there before: twice as much, as bbolt grows a file
+// by that when its pages are used up.
 func (d *disk) grow(t *testing.T) {
 	t.Helper()
-	d.mib += 2
+	d.mib *= 2
 	if d.kind == limitFiles {
 		d.limit(t, uint64(d.mib)<<20)
 		return

@@ -254,8 +254,8 @@ func testWritesGoOnWithFreePages(t *testing.T, d *disk) {
 func testKilledOnFullDisk(t *testing.T, d *disk) {
 	path := filepath.Join(d.dir, "kommit.db")
 	all, before := map[string]string{}, uint64(0)
+	d.grow(t)
 	for round := range 2 {
-		d.grow(t)
 		c := startChild(t, "write", path)
 		acknowledged, refused := c.outcomes(func(_, refused int) {
 			if refused == 20 {
