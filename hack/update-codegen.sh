@@ -30,8 +30,12 @@ for package in \
   readonly_packages+=(--readonly-pkg "${package}")
 done
 
-# What a type that is gone would leave behind must go as well.
-rm -rf generated
+# What a type that is gone would leave behind must go as well. Only what client-gen
+# cannot make is written by hand, under the names that it looks for.
+if [[ -d generated ]]; then
+  find generated -type f ! -name '*_expansion.go' -delete
+  find generated -name generated_expansion.go -delete
+fi
 rm -f "${api}"/zz_generated.*.go
 mkdir -p generated/openapi
 

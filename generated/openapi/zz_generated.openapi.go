@@ -21,11 +21,20 @@ import (
 func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	return map[string]common.OpenAPIDefinition{
 		v1alpha1.AuthorOptions{}.OpenAPIModelName():        schema_kommit_apis_kommit_v1alpha1_AuthorOptions(ref),
+		v1alpha1.ChangedFile{}.OpenAPIModelName():          schema_kommit_apis_kommit_v1alpha1_ChangedFile(ref),
+		v1alpha1.Commit{}.OpenAPIModelName():               schema_kommit_apis_kommit_v1alpha1_Commit(ref),
+		v1alpha1.CommitList{}.OpenAPIModelName():           schema_kommit_apis_kommit_v1alpha1_CommitList(ref),
+		v1alpha1.CommitListOptions{}.OpenAPIModelName():    schema_kommit_apis_kommit_v1alpha1_CommitListOptions(ref),
 		v1alpha1.CommitOptions{}.OpenAPIModelName():        schema_kommit_apis_kommit_v1alpha1_CommitOptions(ref),
 		v1alpha1.CommitRequest{}.OpenAPIModelName():        schema_kommit_apis_kommit_v1alpha1_CommitRequest(ref),
 		v1alpha1.CommitRequestList{}.OpenAPIModelName():    schema_kommit_apis_kommit_v1alpha1_CommitRequestList(ref),
 		v1alpha1.CommitRequestSpec{}.OpenAPIModelName():    schema_kommit_apis_kommit_v1alpha1_CommitRequestSpec(ref),
 		v1alpha1.CommitRequestStatus{}.OpenAPIModelName():  schema_kommit_apis_kommit_v1alpha1_CommitRequestStatus(ref),
+		v1alpha1.CommitSignature{}.OpenAPIModelName():      schema_kommit_apis_kommit_v1alpha1_CommitSignature(ref),
+		v1alpha1.CommitWindow{}.OpenAPIModelName():         schema_kommit_apis_kommit_v1alpha1_CommitWindow(ref),
+		v1alpha1.CommitWindowDiff{}.OpenAPIModelName():     schema_kommit_apis_kommit_v1alpha1_CommitWindowDiff(ref),
+		v1alpha1.CommitWindowList{}.OpenAPIModelName():     schema_kommit_apis_kommit_v1alpha1_CommitWindowList(ref),
+		v1alpha1.CommitWindowStatus{}.OpenAPIModelName():   schema_kommit_apis_kommit_v1alpha1_CommitWindowStatus(ref),
 		v1alpha1.GitIdentity{}.OpenAPIModelName():          schema_kommit_apis_kommit_v1alpha1_GitIdentity(ref),
 		v1alpha1.GitProvider{}.OpenAPIModelName():          schema_kommit_apis_kommit_v1alpha1_GitProvider(ref),
 		v1alpha1.GitProviderList{}.OpenAPIModelName():      schema_kommit_apis_kommit_v1alpha1_GitProviderList(ref),
@@ -45,6 +54,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.WatchRuleSpec{}.OpenAPIModelName():        schema_kommit_apis_kommit_v1alpha1_WatchRuleSpec(ref),
 		v1alpha1.WatchRuleStatus{}.OpenAPIModelName():      schema_kommit_apis_kommit_v1alpha1_WatchRuleStatus(ref),
 		v1alpha1.WatchedResources{}.OpenAPIModelName():     schema_kommit_apis_kommit_v1alpha1_WatchedResources(ref),
+		v1alpha1.WindowChange{}.OpenAPIModelName():         schema_kommit_apis_kommit_v1alpha1_WindowChange(ref),
 		v1alpha1.WindowOptions{}.OpenAPIModelName():        schema_kommit_apis_kommit_v1alpha1_WindowOptions(ref),
 		resource.Quantity{}.OpenAPIModelName():             schema_apimachinery_pkg_api_resource_Quantity(ref),
 		v1.APIGroup{}.OpenAPIModelName():                   schema_pkg_apis_meta_v1_APIGroup(ref),
@@ -115,6 +125,251 @@ func schema_kommit_apis_kommit_v1alpha1_AuthorOptions(ref common.ReferenceCallba
 						SchemaProps: spec.SchemaProps{
 							Description: "emailDomain makes the e-mail address of a user whose name is not one already: user@emailDomain, and namespace.name@serviceaccount.emailDomain for service accounts. Default: kommit.invalid (a domain that never receives mail, RFC 2606).",
 							Default:     "kommit.invalid",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_kommit_apis_kommit_v1alpha1_ChangedFile(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ChangedFile is a file in a commit.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"path": {
+						SchemaProps: spec.SchemaProps{
+							Description: "path from the root of the repository.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"change": {
+						SchemaProps: spec.SchemaProps{
+							Description: "change is Added, Modified or Deleted.\n\nPossible enum values:\n - `\"Added\"`\n - `\"Deleted\"`\n - `\"Modified\"`",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Added", "Deleted", "Modified"},
+						},
+					},
+				},
+				Required: []string{"path", "change"},
+			},
+		},
+	}
+}
+
+func schema_kommit_apis_kommit_v1alpha1_Commit(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Commit is a commit on the branch of a GitTarget, as the remote has it.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata has the hash as its name, and the time of the commit.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"hash": {
+						SchemaProps: spec.SchemaProps{
+							Description: "hash of the commit.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"parents": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "parents are the hashes of the commits before it.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"author": {
+						SchemaProps: spec.SchemaProps{
+							Description: "author is who made the changes, and when.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.CommitSignature{}.OpenAPIModelName()),
+						},
+					},
+					"committer": {
+						SchemaProps: spec.SchemaProps{
+							Description: "committer is who made the commit, and when.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.CommitSignature{}.OpenAPIModelName()),
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "message is the whole message, without the line break that Git ends it with.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"files": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "files that the commit changed below the GitTarget's path.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.ChangedFile{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"commitRequestRef": {
+						SchemaProps: spec.SchemaProps{
+							Description: "commitRequestRef names the CommitRequest that asked for the commit, as long as there is one.",
+							Ref:         ref(v1alpha1.LocalObjectReference{}.OpenAPIModelName()),
+						},
+					},
+					"diff": {
+						SchemaProps: spec.SchemaProps{
+							Description: "diff of the files against the first parent, unified, as git apply takes it. Not in lists.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"truncated": {
+						SchemaProps: spec.SchemaProps{
+							Description: "truncated says that diff or files were cut for their size.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"hash", "author", "committer"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.ChangedFile{}.OpenAPIModelName(), v1alpha1.CommitSignature{}.OpenAPIModelName(), v1alpha1.LocalObjectReference{}.OpenAPIModelName(), v1.ObjectMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_kommit_apis_kommit_v1alpha1_CommitList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "CommitList is a list of Commits, newest first.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata is the standard list metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "items are the Commits.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.Commit{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.Commit{}.OpenAPIModelName(), v1.ListMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_kommit_apis_kommit_v1alpha1_CommitListOptions(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "CommitListOptions are the parameters of a list of Commits, with the names that other lists have.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"limit": {
+						SchemaProps: spec.SchemaProps{
+							Description: "limit is the greatest number of commits to answer; 1 to 500, default 50.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"continue": {
+						SchemaProps: spec.SchemaProps{
+							Description: "continue goes on behind the page that it came with.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -396,6 +651,330 @@ func schema_kommit_apis_kommit_v1alpha1_CommitRequestStatus(ref common.Reference
 		},
 		Dependencies: []string{
 			v1alpha1.LocalObjectReference{}.OpenAPIModelName(), v1.Condition{}.OpenAPIModelName(), v1.MicroTime{}.OpenAPIModelName(), v1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_kommit_apis_kommit_v1alpha1_CommitSignature(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "CommitSignature is a name in a commit, with its time.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name as it is in the commit.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"email": {
+						SchemaProps: spec.SchemaProps{
+							Description: "email as it is in the commit.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"time": {
+						SchemaProps: spec.SchemaProps{
+							Description: "time to the second.",
+							Ref:         ref(v1.Time{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"name"},
+			},
+		},
+		Dependencies: []string{
+			v1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_kommit_apis_kommit_v1alpha1_CommitWindow(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "CommitWindow is a window that is open now: the edits of one author to one GitTarget that the next save, or the window's own timers, turn into one commit. It is there to look at; no client creates, changes or deletes one.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata is the standard object metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "status is the window as it is now.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.CommitWindowStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.CommitWindowStatus{}.OpenAPIModelName(), v1.ObjectMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_kommit_apis_kommit_v1alpha1_CommitWindowDiff(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "CommitWindowDiff is what closing a CommitWindow now would commit.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata has the name and the namespace of the CommitWindow.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"branch": {
+						SchemaProps: spec.SchemaProps{
+							Description: "branch that would be committed to.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"parent": {
+						SchemaProps: spec.SchemaProps{
+							Description: "parent is the hash that it would be made on. Empty: the branch does not exist yet.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"files": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "files that would change.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.ChangedFile{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"diff": {
+						SchemaProps: spec.SchemaProps{
+							Description: "diff of these files, unified, as git apply takes it.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"truncated": {
+						SchemaProps: spec.SchemaProps{
+							Description: "truncated says that diff or files were cut for their size.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"notSaved": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "notSaved says which objects cannot be written to their files, and why.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"branch"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.ChangedFile{}.OpenAPIModelName(), v1.ObjectMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_kommit_apis_kommit_v1alpha1_CommitWindowList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "CommitWindowList is a list of CommitWindows.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata is the standard list metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "items are the CommitWindows.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.CommitWindow{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.CommitWindow{}.OpenAPIModelName(), v1.ListMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_kommit_apis_kommit_v1alpha1_CommitWindowStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "CommitWindowStatus is a window as it is now.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"gitTargetRef": {
+						SchemaProps: spec.SchemaProps{
+							Description: "gitTargetRef names the GitTarget that the window commits to.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.LocalObjectReference{}.OpenAPIModelName()),
+						},
+					},
+					"authorKind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "authorKind says who the window collects for: User, Unresolved or Shared.\n\nPossible enum values:\n - `\"Shared\"` is everybody: the GitTarget has attribution None.\n - `\"Unresolved\"` is nobody: attribution found no author for these changes. No request can claim the window.\n - `\"User\"` is the one user in author.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Shared", "Unresolved", "User"},
+						},
+					},
+					"author": {
+						SchemaProps: spec.SchemaProps{
+							Description: "author is the user name, with authorKind User.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"commitRequestRef": {
+						SchemaProps: spec.SchemaProps{
+							Description: "commitRequestRef names the CommitRequest that holds the window. Unset: nobody has asked for it yet.",
+							Ref:         ref(v1alpha1.LocalObjectReference{}.OpenAPIModelName()),
+						},
+					},
+					"openTime": {
+						SchemaProps: spec.SchemaProps{
+							Description: "openTime is when the first change came in.",
+							Ref:         ref(v1.MicroTime{}.OpenAPIModelName()),
+						},
+					},
+					"closeTime": {
+						SchemaProps: spec.SchemaProps{
+							Description: "closeTime is when the window closes by itself if nothing else happens. Unset while its CommitRequest is being caught up with, and for a window without timers.",
+							Ref:         ref(v1.MicroTime{}.OpenAPIModelName()),
+						},
+					},
+					"changeCount": {
+						SchemaProps: spec.SchemaProps{
+							Description: "changeCount is the number of objects changed.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"bytes": {
+						SchemaProps: spec.SchemaProps{
+							Description: "bytes of content that the window holds.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"changes": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "changes, the last one to each object, in the order in which the objects were first seen.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.WindowChange{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"gitTargetRef", "authorKind", "changeCount", "bytes"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.LocalObjectReference{}.OpenAPIModelName(), v1alpha1.WindowChange{}.OpenAPIModelName(), v1.MicroTime{}.OpenAPIModelName()},
 	}
 }
 
@@ -1305,6 +1884,66 @@ func schema_kommit_apis_kommit_v1alpha1_WatchedResources(ref common.ReferenceCal
 		},
 		Dependencies: []string{
 			v1.LabelSelector{}.OpenAPIModelName()},
+	}
+}
+
+func schema_kommit_apis_kommit_v1alpha1_WindowChange(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "WindowChange is what a window does to one object.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"operation": {
+						SchemaProps: spec.SchemaProps{
+							Description: "operation is create, update or delete.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"group": {
+						SchemaProps: spec.SchemaProps{
+							Description: "group of the object's resource; empty for the core group.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"resource": {
+						SchemaProps: spec.SchemaProps{
+							Description: "resource is the plural name, such as configmaps.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "namespace of the object; empty for a cluster-scoped one.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name of the object.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"path": {
+						SchemaProps: spec.SchemaProps{
+							Description: "path of the file in the repository.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"operation", "resource", "name", "path"},
+			},
+		},
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 )
 
 // +genclient
+// +genclient:method=GetCommit,verb=get,subresource=commits,result=Commit
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
 // CommitRequest is the Save button: it turns the edits that its creator made

@@ -44,12 +44,14 @@ const (
 
 // Reasons on GitProviders, GitTargets and WatchRules.
 const (
-	ReasonReady             = "Ready"
-	ReasonProgressing       = "Progressing"
-	ReasonUnreachable       = "Unreachable"
-	ReasonUnsupported       = "Unsupported"
-	ReasonInvalidSecret     = "InvalidSecret"
-	ReasonProviderNotFound  = "ProviderNotFound"
+	ReasonReady            = "Ready"
+	ReasonProgressing      = "Progressing"
+	ReasonUnreachable      = "Unreachable"
+	ReasonUnsupported      = "Unsupported"
+	ReasonInvalidSecret    = "InvalidSecret"
+	ReasonProviderNotFound = "ProviderNotFound"
+	// ReasonFlushing: the target is deleted, and what was collected is being pushed.
+	ReasonFlushing          = "Flushing"
 	ReasonTargetNotFound    = "TargetNotFound"
 	ReasonBranchNotAllowed  = "BranchNotAllowed"
 	ReasonPathOverlap       = "PathOverlap"

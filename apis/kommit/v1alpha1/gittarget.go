@@ -7,7 +7,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// FlushFinalizer keeps a deleted GitTarget until its windows are closed and pushed
+// and their requests have been told. Whoever removes it by hand gives up what is
+// not on the remote by then.
+const FlushFinalizer = "kommit.dev/flush"
+
 // +genclient
+// +genclient:method=CreateCommit,verb=create,subresource=commits,input=CommitRequest,result=CommitRequest
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
 // GitTarget is a branch and a path of a GitProvider's repository: where the

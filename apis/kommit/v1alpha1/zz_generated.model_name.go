@@ -14,6 +14,26 @@ func (in AuthorOptions) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ChangedFile) OpenAPIModelName() string {
+	return "com.github.kommit-dev.kommit.apis.kommit.v1alpha1.ChangedFile"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Commit) OpenAPIModelName() string {
+	return "com.github.kommit-dev.kommit.apis.kommit.v1alpha1.Commit"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in CommitList) OpenAPIModelName() string {
+	return "com.github.kommit-dev.kommit.apis.kommit.v1alpha1.CommitList"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in CommitListOptions) OpenAPIModelName() string {
+	return "com.github.kommit-dev.kommit.apis.kommit.v1alpha1.CommitListOptions"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in CommitOptions) OpenAPIModelName() string {
 	return "com.github.kommit-dev.kommit.apis.kommit.v1alpha1.CommitOptions"
 }
@@ -36,6 +56,31 @@ func (in CommitRequestSpec) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in CommitRequestStatus) OpenAPIModelName() string {
 	return "com.github.kommit-dev.kommit.apis.kommit.v1alpha1.CommitRequestStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in CommitSignature) OpenAPIModelName() string {
+	return "com.github.kommit-dev.kommit.apis.kommit.v1alpha1.CommitSignature"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in CommitWindow) OpenAPIModelName() string {
+	return "com.github.kommit-dev.kommit.apis.kommit.v1alpha1.CommitWindow"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in CommitWindowDiff) OpenAPIModelName() string {
+	return "com.github.kommit-dev.kommit.apis.kommit.v1alpha1.CommitWindowDiff"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in CommitWindowList) OpenAPIModelName() string {
+	return "com.github.kommit-dev.kommit.apis.kommit.v1alpha1.CommitWindowList"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in CommitWindowStatus) OpenAPIModelName() string {
+	return "com.github.kommit-dev.kommit.apis.kommit.v1alpha1.CommitWindowStatus"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
@@ -131,6 +176,11 @@ func (in WatchRuleStatus) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in WatchedResources) OpenAPIModelName() string {
 	return "com.github.kommit-dev.kommit.apis.kommit.v1alpha1.WatchedResources"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in WindowChange) OpenAPIModelName() string {
+	return "com.github.kommit-dev.kommit.apis.kommit.v1alpha1.WindowChange"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.

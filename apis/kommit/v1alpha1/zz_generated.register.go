@@ -49,8 +49,14 @@ func init() {
 // Adds the list of known types to Scheme.
 func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(SchemeGroupVersion,
+		&Commit{},
+		&CommitList{},
+		&CommitListOptions{},
 		&CommitRequest{},
 		&CommitRequestList{},
+		&CommitWindow{},
+		&CommitWindowDiff{},
+		&CommitWindowList{},
 		&GitProvider{},
 		&GitProviderList{},
 		&GitTarget{},

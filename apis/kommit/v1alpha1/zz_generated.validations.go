@@ -26,6 +26,21 @@ func init() { localSchemeBuilder.Register(RegisterValidations) }
 // RegisterValidations adds validation functions to the given scheme.
 // Public to allow building arbitrary schemes.
 func RegisterValidations(scheme *runtime.Scheme) error {
+	// type Commit
+	scheme.AddValidationFunc(
+		(*Commit)(nil),
+		func(ctx context.Context, op operation.Operation, obj, oldObj interface{}) field.ErrorList {
+			switch op.Request.SubresourcePath() {
+			case "/":
+				return Validate_Commit(
+					ctx, op, nil, /* fldPath */
+					obj.(*Commit),
+					safe.Cast[*Commit](oldObj))
+			}
+			return field.ErrorList{
+				field.InternalError(nil, fmt.Errorf("no validation found for %T, subresource: %v", obj, op.Request.SubresourcePath())),
+			}
+		})
 	// type CommitRequest
 	scheme.AddValidationFunc(
 		(*CommitRequest)(nil),
@@ -36,6 +51,21 @@ func RegisterValidations(scheme *runtime.Scheme) error {
 					ctx, op, nil, /* fldPath */
 					obj.(*CommitRequest),
 					safe.Cast[*CommitRequest](oldObj))
+			}
+			return field.ErrorList{
+				field.InternalError(nil, fmt.Errorf("no validation found for %T, subresource: %v", obj, op.Request.SubresourcePath())),
+			}
+		})
+	// type CommitWindow
+	scheme.AddValidationFunc(
+		(*CommitWindow)(nil),
+		func(ctx context.Context, op operation.Operation, obj, oldObj interface{}) field.ErrorList {
+			switch op.Request.SubresourcePath() {
+			case "/":
+				return Validate_CommitWindow(
+					ctx, op, nil, /* fldPath */
+					obj.(*CommitWindow),
+					safe.Cast[*CommitWindow](oldObj))
 			}
 			return field.ErrorList{
 				field.InternalError(nil, fmt.Errorf("no validation found for %T, subresource: %v", obj, op.Request.SubresourcePath())),
@@ -116,6 +146,56 @@ func Validate_AttributionMode(
 		errs = append(errs, e...)
 	}
 
+	return errs
+}
+
+// Validate_Commit validates an instance of Commit according
+// to declarative validation rules in the API schema.
+func Validate_Commit(
+	ctx context.Context, op operation.Operation, fldPath *field.Path,
+	obj, oldObj *Commit) (errs field.ErrorList) {
+
+	// field Commit.TypeMeta has no validation
+	// field Commit.ObjectMeta has no validation
+	// field Commit.Hash has no validation
+	// field Commit.Parents has no validation
+	// field Commit.Author has no validation
+	// field Commit.Committer has no validation
+	// field Commit.Message has no validation
+	// field Commit.Files has no validation
+
+	{ // field Commit.CommitRequestRef
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *LocalObjectReference,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalPointer(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			// call the type's validation function
+			errs = append(errs, Validate_LocalObjectReference(ctx, op, fldPath, obj, oldObj)...)
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *Commit) *LocalObjectReference {
+				return oldObj.CommitRequestRef
+			})
+		errs = append(errs, fn(fldPath.Child("commitRequestRef"), obj.CommitRequestRef, oldVal, oldObj != nil)...)
+	}
+
+	// field Commit.Diff has no validation
+	// field Commit.Truncated has no validation
 	return errs
 }
 
@@ -410,6 +490,109 @@ func Validate_CommitRequestStatus(
 	// field CommitRequestStatus.Branch has no validation
 	// field CommitRequestStatus.Commit has no validation
 	// field CommitRequestStatus.CompletionTime has no validation
+	return errs
+}
+
+// Validate_CommitWindow validates an instance of CommitWindow according
+// to declarative validation rules in the API schema.
+func Validate_CommitWindow(
+	ctx context.Context, op operation.Operation, fldPath *field.Path,
+	obj, oldObj *CommitWindow) (errs field.ErrorList) {
+
+	// field CommitWindow.TypeMeta has no validation
+	// field CommitWindow.ObjectMeta has no validation
+
+	{ // field CommitWindow.Status
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *CommitWindowStatus,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if equality.Semantic.DeepEqual(obj, oldObj) {
+					return nil
+				}
+			}
+			// call the type's validation function
+			errs = append(errs, Validate_CommitWindowStatus(ctx, op, fldPath, obj, oldObj)...)
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *CommitWindow) *CommitWindowStatus {
+				return &oldObj.Status
+			})
+		errs = append(errs, fn(fldPath.Child("status"), &obj.Status, oldVal, oldObj != nil)...)
+	}
+
+	return errs
+}
+
+// Validate_CommitWindowStatus validates an instance of CommitWindowStatus according
+// to declarative validation rules in the API schema.
+func Validate_CommitWindowStatus(
+	ctx context.Context, op operation.Operation, fldPath *field.Path,
+	obj, oldObj *CommitWindowStatus) (errs field.ErrorList) {
+
+	{ // field CommitWindowStatus.GitTargetRef
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *LocalObjectReference,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
+			}
+			// call the type's validation function
+			errs = append(errs, Validate_LocalObjectReference(ctx, op, fldPath, obj, oldObj)...)
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *CommitWindowStatus) *LocalObjectReference {
+				return &oldObj.GitTargetRef
+			})
+		errs = append(errs, fn(fldPath.Child("gitTargetRef"), &obj.GitTargetRef, oldVal, oldObj != nil)...)
+	}
+
+	// field CommitWindowStatus.AuthorKind has no validation
+	// field CommitWindowStatus.Author has no validation
+
+	{ // field CommitWindowStatus.CommitRequestRef
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *LocalObjectReference,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalPointer(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			// call the type's validation function
+			errs = append(errs, Validate_LocalObjectReference(ctx, op, fldPath, obj, oldObj)...)
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *CommitWindowStatus) *LocalObjectReference {
+				return oldObj.CommitRequestRef
+			})
+		errs = append(errs, fn(fldPath.Child("commitRequestRef"), obj.CommitRequestRef, oldVal, oldObj != nil)...)
+	}
+
+	// field CommitWindowStatus.OpenTime has no validation
+	// field CommitWindowStatus.CloseTime has no validation
+	// field CommitWindowStatus.ChangeCount has no validation
+	// field CommitWindowStatus.Bytes has no validation
+	// field CommitWindowStatus.Changes has no validation
 	return errs
 }
 

@@ -42,6 +42,8 @@ func (f *sharedInformerFactory) ForResource(resource schema.GroupVersionResource
 	// Group=kommit.dev, Version=v1alpha1
 	case v1alpha1.SchemeGroupVersion.WithResource("commitrequests"):
 		return &genericInformer{resource: resource.GroupResource(), informer: f.Kommit().V1alpha1().CommitRequests().Informer()}, nil
+	case v1alpha1.SchemeGroupVersion.WithResource("commitwindows"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.Kommit().V1alpha1().CommitWindows().Informer()}, nil
 	case v1alpha1.SchemeGroupVersion.WithResource("gitproviders"):
 		return &genericInformer{resource: resource.GroupResource(), informer: f.Kommit().V1alpha1().GitProviders().Informer()}, nil
 	case v1alpha1.SchemeGroupVersion.WithResource("gittargets"):

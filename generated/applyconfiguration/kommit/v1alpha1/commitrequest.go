@@ -76,6 +76,12 @@ func ExtractCommitRequest(commitRequest *kommitv1alpha1.CommitRequest, fieldMana
 	return ExtractCommitRequestFrom(commitRequest, fieldManager, "")
 }
 
+// ExtractCommitRequestCommits extracts the applied configuration owned by fieldManager from
+// commitRequest for the commits subresource.
+func ExtractCommitRequestCommits(commitRequest *kommitv1alpha1.CommitRequest, fieldManager string) (*CommitRequestApplyConfiguration, error) {
+	return ExtractCommitRequestFrom(commitRequest, fieldManager, "commits")
+}
+
 // ExtractCommitRequestStatus extracts the applied configuration owned by fieldManager from
 // commitRequest for the status subresource.
 func ExtractCommitRequestStatus(commitRequest *kommitv1alpha1.CommitRequest, fieldManager string) (*CommitRequestApplyConfiguration, error) {

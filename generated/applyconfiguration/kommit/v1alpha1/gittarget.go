@@ -75,6 +75,12 @@ func ExtractGitTarget(gitTarget *kommitv1alpha1.GitTarget, fieldManager string) 
 	return ExtractGitTargetFrom(gitTarget, fieldManager, "")
 }
 
+// ExtractGitTargetCommits extracts the applied configuration owned by fieldManager from
+// gitTarget for the commits subresource.
+func ExtractGitTargetCommits(gitTarget *kommitv1alpha1.GitTarget, fieldManager string) (*GitTargetApplyConfiguration, error) {
+	return ExtractGitTargetFrom(gitTarget, fieldManager, "commits")
+}
+
 // ExtractGitTargetStatus extracts the applied configuration owned by fieldManager from
 // gitTarget for the status subresource.
 func ExtractGitTargetStatus(gitTarget *kommitv1alpha1.GitTarget, fieldManager string) (*GitTargetApplyConfiguration, error) {

@@ -13,6 +13,14 @@ type CommitRequestListerExpansion interface{}
 // CommitRequestNamespaceLister.
 type CommitRequestNamespaceListerExpansion interface{}
 
+// CommitWindowListerExpansion allows custom methods to be added to
+// CommitWindowLister.
+type CommitWindowListerExpansion interface{}
+
+// CommitWindowNamespaceListerExpansion allows custom methods to be added to
+// CommitWindowNamespaceLister.
+type CommitWindowNamespaceListerExpansion interface{}
+
 // GitProviderListerExpansion allows custom methods to be added to
 // GitProviderLister.
 type GitProviderListerExpansion interface{}

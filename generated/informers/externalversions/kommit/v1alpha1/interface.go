@@ -13,6 +13,8 @@ import (
 type Interface interface {
 	// CommitRequests returns a CommitRequestInformer.
 	CommitRequests() TypedCommitRequestInformer
+	// CommitWindows returns a CommitWindowInformer.
+	CommitWindows() TypedCommitWindowInformer
 	// GitProviders returns a GitProviderInformer.
 	GitProviders() TypedGitProviderInformer
 	// GitTargets returns a GitTargetInformer.
@@ -35,6 +37,11 @@ func New(f internalinterfaces.SharedInformerFactory, namespace string, tweakList
 // CommitRequests returns a TypedCommitRequestInformer.
 func (v *version) CommitRequests() TypedCommitRequestInformer {
 	return &commitRequestInformer{factory: v.factory, namespace: v.namespace, tweakListOptions: v.tweakListOptions}
+}
+
+// CommitWindows returns a TypedCommitWindowInformer.
+func (v *version) CommitWindows() TypedCommitWindowInformer {
+	return &commitWindowInformer{factory: v.factory, namespace: v.namespace, tweakListOptions: v.tweakListOptions}
 }
 
 // GitProviders returns a TypedGitProviderInformer.

@@ -38,6 +38,8 @@ type CommitRequestInterface interface {
 	Apply(ctx context.Context, commitRequest *applyconfigurationkommitv1alpha1.CommitRequestApplyConfiguration, opts v1.ApplyOptions) (result *kommitv1alpha1.CommitRequest, err error)
 	// Add a +genclient:noStatus comment above the type to avoid generating ApplyStatus().
 	ApplyStatus(ctx context.Context, commitRequest *applyconfigurationkommitv1alpha1.CommitRequestApplyConfiguration, opts v1.ApplyOptions) (result *kommitv1alpha1.CommitRequest, err error)
+	GetCommit(ctx context.Context, commitRequestName string, options v1.GetOptions) (*kommitv1alpha1.Commit, error)
+
 	CommitRequestExpansion
 }
 
@@ -58,4 +60,18 @@ func newCommitRequests(c *KommitV1alpha1Client, namespace string) *commitRequest
 			func() *kommitv1alpha1.CommitRequestList { return &kommitv1alpha1.CommitRequestList{} },
 		),
 	}
+}
+
+// GetCommit takes name of the commitRequest, and returns the corresponding kommitv1alpha1.Commit object, and an error if there is any.
+func (c *commitRequests) GetCommit(ctx context.Context, commitRequestName string, options v1.GetOptions) (result *kommitv1alpha1.Commit, err error) {
+	result = &kommitv1alpha1.Commit{}
+	err = c.GetClient().Get().
+		Namespace(c.GetNamespace()).
+		Resource("commitrequests").
+		Name(commitRequestName).
+		SubResource("commits").
+		VersionedParams(&options, scheme.ParameterCodec).
+		Do(ctx).
+		Into(result)
+	return
 }

@@ -7,8 +7,8 @@ package v1alpha1
 
 type CommitRequestExpansion interface{}
 
-type GitProviderExpansion interface{}
+type CommitWindowExpansion interface{}
 
-type GitTargetExpansion interface{}
+type GitProviderExpansion interface{}
 
 type WatchRuleExpansion interface{}

@@ -38,6 +38,8 @@ type GitTargetInterface interface {
 	Apply(ctx context.Context, gitTarget *applyconfigurationkommitv1alpha1.GitTargetApplyConfiguration, opts v1.ApplyOptions) (result *kommitv1alpha1.GitTarget, err error)
 	// Add a +genclient:noStatus comment above the type to avoid generating ApplyStatus().
 	ApplyStatus(ctx context.Context, gitTarget *applyconfigurationkommitv1alpha1.GitTargetApplyConfiguration, opts v1.ApplyOptions) (result *kommitv1alpha1.GitTarget, err error)
+	CreateCommit(ctx context.Context, gitTargetName string, commitRequest *kommitv1alpha1.CommitRequest, opts v1.CreateOptions) (*kommitv1alpha1.CommitRequest, error)
+
 	GitTargetExpansion
 }
 
@@ -58,4 +60,19 @@ func newGitTargets(c *KommitV1alpha1Client, namespace string) *gitTargets {
 			func() *kommitv1alpha1.GitTargetList { return &kommitv1alpha1.GitTargetList{} },
 		),
 	}
+}
+
+// CreateCommit takes the representation of a commitRequest and creates it.  Returns the server's representation of the commitRequest, and an error, if there is any.
+func (c *gitTargets) CreateCommit(ctx context.Context, gitTargetName string, commitRequest *kommitv1alpha1.CommitRequest, opts v1.CreateOptions) (result *kommitv1alpha1.CommitRequest, err error) {
+	result = &kommitv1alpha1.CommitRequest{}
+	err = c.GetClient().Post().
+		Namespace(c.GetNamespace()).
+		Resource("gittargets").
+		Name(gitTargetName).
+		SubResource("commits").
+		VersionedParams(&opts, scheme.ParameterCodec).
+		Body(commitRequest).
+		Do(ctx).
+		Into(result)
+	return
 }

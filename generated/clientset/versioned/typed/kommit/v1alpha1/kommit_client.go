@@ -16,6 +16,7 @@ import (
 type KommitV1alpha1Interface interface {
 	RESTClient() rest.Interface
 	CommitRequestsGetter
+	CommitWindowsGetter
 	GitProvidersGetter
 	GitTargetsGetter
 	WatchRulesGetter
@@ -28,6 +29,10 @@ type KommitV1alpha1Client struct {
 
 func (c *KommitV1alpha1Client) CommitRequests(namespace string) CommitRequestInterface {
 	return newCommitRequests(c, namespace)
+}
+
+func (c *KommitV1alpha1Client) CommitWindows(namespace string) CommitWindowInterface {
+	return newCommitWindows(c, namespace)
 }
 
 func (c *KommitV1alpha1Client) GitProviders(namespace string) GitProviderInterface {

@@ -6,10 +6,14 @@
 package fake
 
 import (
+	context "context"
+
 	v1alpha1 "github.com/kommit-dev/kommit/apis/kommit/v1alpha1"
 	kommitv1alpha1 "github.com/kommit-dev/kommit/generated/applyconfiguration/kommit/v1alpha1"
 	typedkommitv1alpha1 "github.com/kommit-dev/kommit/generated/clientset/versioned/typed/kommit/v1alpha1"
+	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gentype "k8s.io/client-go/gentype"
+	testing "k8s.io/client-go/testing"
 )
 
 // fakeCommitRequests implements CommitRequestInterface
@@ -37,4 +41,16 @@ func newFakeCommitRequests(fake *FakeKommitV1alpha1, namespace string) typedkomm
 		),
 		fake,
 	}
+}
+
+// GetCommit takes name of the commitRequest, and returns the corresponding commit object, and an error if there is any.
+func (c *fakeCommitRequests) GetCommit(ctx context.Context, commitRequestName string, options v1.GetOptions) (result *v1alpha1.Commit, err error) {
+	emptyResult := &v1alpha1.Commit{}
+	obj, err := c.Fake.
+		Invokes(testing.NewGetSubresourceActionWithOptions(c.Resource(), c.Namespace(), "commits", commitRequestName, options), emptyResult)
+
+	if obj == nil {
+		return emptyResult, err
+	}
+	return obj.(*v1alpha1.Commit), err
 }

@@ -6,10 +6,14 @@
 package fake
 
 import (
+	context "context"
+
 	v1alpha1 "github.com/kommit-dev/kommit/apis/kommit/v1alpha1"
 	kommitv1alpha1 "github.com/kommit-dev/kommit/generated/applyconfiguration/kommit/v1alpha1"
 	typedkommitv1alpha1 "github.com/kommit-dev/kommit/generated/clientset/versioned/typed/kommit/v1alpha1"
+	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gentype "k8s.io/client-go/gentype"
+	testing "k8s.io/client-go/testing"
 )
 
 // fakeGitTargets implements GitTargetInterface
@@ -35,4 +39,16 @@ func newFakeGitTargets(fake *FakeKommitV1alpha1, namespace string) typedkommitv1
 		),
 		fake,
 	}
+}
+
+// CreateCommit takes the representation of a commitRequest and creates it.  Returns the server's representation of the commitRequest, and an error, if there is any.
+func (c *fakeGitTargets) CreateCommit(ctx context.Context, gitTargetName string, commitRequest *v1alpha1.CommitRequest, opts v1.CreateOptions) (result *v1alpha1.CommitRequest, err error) {
+	emptyResult := &v1alpha1.CommitRequest{}
+	obj, err := c.Fake.
+		Invokes(testing.NewCreateSubresourceActionWithOptions(c.Resource(), gitTargetName, "commits", c.Namespace(), commitRequest, opts), emptyResult)
+
+	if obj == nil {
+		return emptyResult, err
+	}
+	return obj.(*v1alpha1.CommitRequest), err
 }

@@ -19,6 +19,10 @@ func (c *FakeKommitV1alpha1) CommitRequests(namespace string) v1alpha1.CommitReq
 	return newFakeCommitRequests(c, namespace)
 }
 
+func (c *FakeKommitV1alpha1) CommitWindows(namespace string) v1alpha1.CommitWindowInterface {
+	return newFakeCommitWindows(c, namespace)
+}
+
 func (c *FakeKommitV1alpha1) GitProviders(namespace string) v1alpha1.GitProviderInterface {
 	return newFakeGitProviders(c, namespace)
 }
