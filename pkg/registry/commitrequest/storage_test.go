@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -196,5 +197,38 @@ func TestTable(t *testing.T) {
 	without, err := requests.ConvertToTable(t.Context(), request, &metav1.TableOptions{NoHeaders: true})
 	if err != nil || without.ColumnDefinitions != nil || len(without.Rows) != 1 {
 		t.Errorf("noHeaders: %v, %+v", err, without)
+	}
+}
+
+// committed answers for the history.
+type committed struct{}
+
+func (committed) Commit(_ context.Context, request *v1alpha1.CommitRequest) (*v1alpha1.Commit, error) {
+	return &v1alpha1.Commit{Hash: request.Status.Commit}, nil
+}
+
+func TestCommitOfARequest(t *testing.T) {
+	requests, status := newStorage(t, nil, savers{"alice"})
+	created, err := requests.Create(as("alice"), newRequest(nil), rest.ValidateAllObjectFunc, &metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := created.(*v1alpha1.CommitRequest)
+	commits := NewCommitsREST(requests, committed{})
+	_, err = commits.Get(as("alice"), request.Name, &metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) || !strings.Contains(err.Error(), v1alpha1.ReasonWaitingForWindow) {
+		t.Errorf("a request without a commit: %v, want NotFound that says %s", err, v1alpha1.ReasonWaitingForWindow)
+	}
+	if _, err := commits.Get(as("alice"), "unknown", &metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("an unknown request: %v", err)
+	}
+	request.Status.Commit = "0123456789abcdef0123456789abcdef01234567"
+	if _, _, err := status.Update(as("kommit"), request.Name, rest.DefaultUpdatedObjectInfo(request),
+		rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, false, &metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	obj, err := commits.Get(as("alice"), request.Name, &metav1.GetOptions{})
+	if err != nil || obj.(*v1alpha1.Commit).Hash != request.Status.Commit {
+		t.Errorf("got %v, %v", obj, err)
 	}
 }

@@ -4,8 +4,6 @@
 package commitrequest
 
 import (
-	"strings"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -37,8 +35,7 @@ func newTable() registry.Table {
 				return r.Status.WindowRef.Name
 			}),
 			column("Message", "The first line of the message.", func(r *v1alpha1.CommitRequest) string {
-				subject, _, _ := strings.Cut(strings.TrimSpace(r.Spec.Message), "\n")
-				return subject
+				return registry.Subject(r.Spec.Message)
 			}),
 		},
 	}

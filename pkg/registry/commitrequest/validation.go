@@ -69,8 +69,10 @@ func validateMessage(message string, path *field.Path) field.ErrorList {
 }
 
 func (s strategy) validateTarget(ctx context.Context, request *v1alpha1.CommitRequest) field.ErrorList {
-	_, err := s.targets.Get(ctx, request.Namespace, request.Spec.GitTargetRef.Name)
+	target, err := s.targets.Get(ctx, request.Namespace, request.Spec.GitTargetRef.Name)
 	switch {
+	case err == nil && target.DeletionTimestamp != nil:
+		return field.ErrorList{field.Invalid(targetPath, target.Name, "is being deleted: what was collected for it is saved without being asked")}
 	case err == nil:
 		return nil
 	case apierrors.IsNotFound(err):
