@@ -54,7 +54,7 @@ type Built struct {
 // builder makes commits one on another.
 type builder struct {
 	src    *source
-	base   *Tree // what the first commit is made on
+	base   *Tree // what the last commit was made on
 	tree   *Tree // what the next commit is made on
 	editor treeEditor
 }
@@ -66,6 +66,7 @@ func newBuilder(t *Tree) *builder {
 // add makes one commit. The error is a failure to reach the remote, which is no
 // fault of the commit.
 func (b *builder) add(ctx context.Context, c Commit) (Built, error) {
+	b.base = b.tree
 	built, next, err := b.try(ctx, c)
 	if failed := b.src.failure(); failed != nil {
 		return Built{}, failed

@@ -75,11 +75,11 @@ func (r *Repository) Show(ctx context.Context, commit, dir string) (Shown, error
 	return Shown{LoggedCommit: logged(c, changes[0]), Diff: string(p.text), Truncated: p.truncated}, nil
 }
 
-// Preview returns what Push would commit on the branch as it is now, and makes
-// nothing. It makes the commit as Push does, up to the point where that sends it.
-// An error of Edit, and one that Push would give as Built.Err, is returned as it
-// is; others are as of Probe.
-func (r *Repository) Preview(ctx context.Context, branch string, c Commit) (Preview, error) {
+// Preview returns what the last of the commits would change if Push made them on the
+// branch as it is now, and makes nothing. It makes the commits as Push does, up to
+// the point where that sends them. An error that Push would give as Built.Err of the
+// last one is returned as it is; others are as of Probe.
+func (r *Repository) Preview(ctx context.Context, branch string, commits ...Commit) (Preview, error) {
 	if err := CheckBranch(branch); err != nil {
 		return Preview{}, err
 	}
@@ -92,10 +92,10 @@ func (r *Repository) Preview(ctx context.Context, branch string, c Commit) (Prev
 	if _, err := r.snapshot(ctx, s, branch, tip); err != nil { // so that build need not ask for the refs again
 		return Preview{}, err
 	}
-	p := &push{r: r, branch: branch, commits: []Commit{c}}
+	p := &push{r: r, branch: branch, commits: commits}
 	built, b, err := p.build(ctx, tip)
 	if err == nil {
-		err = built[0].Err
+		err = built[len(built)-1].Err
 	}
 	if err != nil {
 		return Preview{}, err
