@@ -74,7 +74,7 @@ func (s *source) catchUp(ctx context.Context, claim *claim) error {
 	lag := func(object string, err error) error {
 		return &LagError{Resource: s.key.resource.GroupResource(), Namespace: s.key.namespace, Object: object, Err: err}
 	}
-	list, err := s.capture.Metadata.Resource(s.key.resource).Namespace(s.key.namespace).List(ctx, metav1.ListOptions{})
+	list, err := s.lists.fresh(ctx)
 	if err != nil {
 		return lag("", err)
 	}

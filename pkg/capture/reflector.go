@@ -23,6 +23,9 @@ import (
 // queueLength is how many events a source reads ahead of its worker.
 const queueLength = 128
 
+// listTimeout bounds a list that proofs wait for.
+const listTimeout = 30 * time.Second
+
 // source is one resource in one namespace: a reflector, the worker that takes its
 // events one after the other, and what was seen.
 type source struct {
@@ -32,6 +35,8 @@ type source struct {
 	stopped <-chan struct{}
 	// queue holds the worker's work, in order.
 	queue chan func(context.Context)
+	// lists are what catching up is proven by.
+	lists sharedLists
 
 	mu sync.Mutex
 	// records of all objects that exist, by name.
@@ -60,6 +65,11 @@ func (c *Capture) start(ctx context.Context, key sourceKey) *source {
 		capture: c, key: key, stop: cancel, stopped: sourceCtx.Done(),
 		queue:   make(chan func(context.Context), queueLength),
 		records: map[string]record{}, flights: map[string][]leg{},
+	}
+	s.lists.list = func() (*metav1.PartialObjectMetadataList, error) {
+		ctx, cancel := context.WithTimeout(sourceCtx, listTimeout)
+		defer cancel()
+		return c.Metadata.Resource(key.resource).Namespace(key.namespace).List(ctx, metav1.ListOptions{})
 	}
 	reflector := cache.NewReflectorWithOptions(s.listerWatcher(), &unstructured.Unstructured{}, store{s}, cache.ReflectorOptions{
 		Name:            fmt.Sprintf("%s/%s", key.namespace, key.resource.GroupResource()),

@@ -100,7 +100,7 @@ type plan struct {
 func (c *Capture) desired() (map[types.NamespacedName]target, []*v1alpha1.WatchRule) {
 	targets := map[types.NamespacedName]target{}
 	for _, object := range c.GitTargets.GetStore().List() {
-		if t, ok := object.(*v1alpha1.GitTarget); ok {
+		if t, ok := object.(*v1alpha1.GitTarget); ok && t.DeletionTimestamp == nil {
 			targets[types.NamespacedName{Namespace: t.Namespace, Name: t.Name}] = target{
 				uid:        t.UID,
 				generation: t.Generation,
