@@ -62,6 +62,8 @@ type backlog struct {
 	// route is where they go; for a deleted target where they went last.
 	route  destination
 	routed bool
+	// failure is why the last session left entries behind.
+	failure string
 }
 
 // backlog returns the target's. Caller must hold mu.
@@ -105,9 +107,9 @@ func (p *Pool) resolve(target types.NamespacedName, b *backlog) (destination, bo
 	case err == nil:
 		b.route, b.routed = d, true
 		return d, true
-	case apierrors.IsNotFound(err) && b.routed:
+	case (apierrors.IsNotFound(err) || providerGone(err) && p.deleting(target)) && b.routed:
 		return b.route, true
-	case apierrors.IsNotFound(err):
+	case apierrors.IsNotFound(err), providerGone(err) && p.deleting(target):
 		for _, e := range b.entries {
 			p.tell(e, v1alpha1.ReasonTargetDeleted, "")
 		}
@@ -115,6 +117,7 @@ func (p *Pool) resolve(target types.NamespacedName, b *backlog) (destination, bo
 		return destination{}, false
 	}
 	klog.FromContext(p.ctx).V(2).Info("Closed windows have to wait", "target", target, "windows", len(b.entries), "err", err)
+	b.failure = err.Error()
 	for _, e := range b.entries {
 		if !e.pushing && !e.refused {
 			p.tell(e, v1alpha1.ReasonWaitingForPush, err.Error())
@@ -231,6 +234,9 @@ func (p *Pool) settle(w *worker, repository *git.Repository, results []result) {
 	}
 	for _, r := range results {
 		target := r.entry.write.Target
+		if p.deleting(target) {
+			p.readiness.check(target)
+		}
 		if b := p.backlogs[target]; b != nil && len(b.entries) == 0 {
 			delete(p.backlogs, target)
 		} else if b != nil {
@@ -251,7 +257,12 @@ func (p *Pool) failed(w *worker, repository *git.Repository, e *entry, err error
 		secret       *SecretError
 		unreachable  *git.UnreachableError
 	)
+	p.backlog(e.write.Target).failure = err.Error()
 	switch {
+	case p.hopeless(e.write.Target, err):
+		klog.FromContext(p.ctx).Error(err, "A deleted GitTarget's changes cannot be pushed any more", "target", e.write.Target, "window", e.write.Name, "author", e.write.Author.Username)
+		p.remove(e)
+		p.tell(e, v1alpha1.ReasonTargetDeleted, err.Error())
 	case errors.As(err, &refused):
 		p.tell(e, v1alpha1.ReasonRemoteRejected, refused.Text)
 		p.setAside(w, e)

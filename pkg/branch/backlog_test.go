@@ -38,7 +38,7 @@ func (f fixed[T]) List() ([]T, error) {
 
 // newBacklogs returns a Pool whose workers are driven by hand.
 func newBacklogs(t *testing.T, maxPerMinute int32) *Pool {
-	p := NewPool()
+	p := NewPool(0)
 	p.ctx = t.Context()
 	p.requests = newRequests(nil)
 	p.destinations = &destinations{
@@ -51,7 +51,7 @@ func newBacklogs(t *testing.T, maxPerMinute int32) *Pool {
 			Spec:       v1alpha1.GitProviderSpec{URL: "https://git.example.com/shop.git", Push: v1alpha1.PushOptions{MaxPerMinute: maxPerMinute}},
 		}},
 	}
-	p.readiness = newReadiness(nil, p.destinations)
+	p.readiness = newReadiness(nil, p.destinations, nil)
 	return p
 }
 

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 
 	"github.com/kommit-dev/kommit/apis/kommit/v1alpha1"
 	listers "github.com/kommit-dev/kommit/generated/listers/kommit/v1alpha1"
@@ -143,6 +144,10 @@ func (p *Pool) targetSet(target *v1alpha1.GitTarget) {
 		return
 	}
 	known := p.targets[name]
+	if target.DeletionTimestamp != nil {
+		p.targetDeleting(target, known != nil && known.UID == target.UID)
+		return
+	}
 	if known == nil || known.UID != target.UID || known.Generation != target.Generation {
 		p.setTarget(target)
 		if target.Spec.Suspend {
@@ -187,7 +192,7 @@ func (p *Pool) ensureTarget(name types.NamespacedName) bool {
 		return true
 	}
 	target, err := p.destinations.targets.Get(name)
-	if err != nil {
+	if err != nil || target.DeletionTimestamp != nil {
 		return false // deleted: its windows are closed
 	}
 	p.setTarget(target)
@@ -197,18 +202,8 @@ func (p *Pool) ensureTarget(name types.NamespacedName) bool {
 func (p *Pool) targetGone(target *v1alpha1.GitTarget) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	name := nameOf(target)
-	delete(p.targets, name)
-	p.readiness.targetGone(name)
-	// What is left goes where the target, as it was last, would have it.
-	b := p.backlog(name)
-	d, err := p.destinations.resolveTarget(target)
-	b.route, b.routed = d, err == nil
-	p.apply(p.engine.RemoveTarget(time.Now(), name))
-	if len(b.entries) == 0 {
-		delete(p.backlogs, name)
-	}
-	p.branchChanged(target)
+	p.readiness.targetGone(nameOf(target))
+	p.closeTarget(target)
 }
 
 func (p *Pool) providerSet(provider *v1alpha1.GitProvider) {
@@ -230,15 +225,21 @@ func (p *Pool) providerGone(provider *v1alpha1.GitProvider) {
 // usersChanged looks again at the targets of a provider, and at those that they
 // may stand in the way of. Caller must hold mu.
 func (p *Pool) usersChanged(provider *v1alpha1.GitProvider) {
+	// From the informer: a target that is being deleted is waiting, too.
+	targets, err := p.destinations.targets.List()
+	if err != nil {
+		klog.FromContext(p.ctx).Error(err, "The users of a GitProvider are not known", "provider", nameOf(provider))
+		return
+	}
 	branches := map[string]bool{}
-	for name, target := range p.targets {
-		if name.Namespace == provider.Namespace && target.Spec.GitProviderRef.Name == provider.Name {
+	for _, target := range targets {
+		if target.Namespace == provider.Namespace && target.Spec.GitProviderRef.Name == provider.Name {
 			branches[target.Spec.Branch] = true
 		}
 	}
 	affected := func(name types.NamespacedName) bool {
-		target := p.targets[name]
-		return target != nil && branches[target.Spec.Branch]
+		target, err := p.destinations.targets.Get(name)
+		return err == nil && branches[target.Spec.Branch]
 	}
 	p.retry(affected)
 	p.checkAll(affected)
@@ -259,6 +260,7 @@ func (p *Pool) checkAll(matches func(types.NamespacedName) bool) {
 func (p *Pool) requestSet(request *v1alpha1.CommitRequest) {
 	if window.Finished(request.Status) {
 		p.requests.forget(request.UID)
+		p.expiry.schedule(request)
 		return
 	}
 	if !p.requests.add(request) {
@@ -288,9 +290,9 @@ func (p *Pool) lookUp(name types.NamespacedName) {
 		return
 	}
 	switch {
-	case err == nil && p.targets[name] == nil:
+	case err == nil && p.targets[name] == nil && target.DeletionTimestamp == nil:
 		p.setTarget(target)
-	case apierrors.IsNotFound(err):
+	case apierrors.IsNotFound(err), err == nil && target.DeletionTimestamp != nil:
 		for _, request := range p.waiting[name] {
 			p.requests.report(request.UID, func(progress *window.Progress) { progress.Reason = v1alpha1.ReasonTargetDeleted })
 		}

@@ -55,9 +55,11 @@ type Pool struct {
 	requests     *requests
 	destinations *destinations
 	readiness    *readiness
+	expiry       *expiry
 
 	mu      sync.Mutex
 	engine  *window.Engine
+	windows windowTable
 	wake    *time.Timer
 	targets map[types.NamespacedName]*v1alpha1.GitTarget
 	// waiting are requests whose target has not been seen yet.
@@ -80,10 +82,12 @@ type Pool struct {
 	stopping bool
 }
 
-// NewPool returns a Pool without windows. See Start.
-func NewPool() *Pool {
+// NewPool returns a Pool without windows. See Start. maxWindowBytes is as of
+// window.Config.
+func NewPool(maxWindowBytes int64) *Pool {
 	return &Pool{
-		engine:   window.New(window.Config{NewName: windowName}),
+		engine:   window.New(window.Config{NewName: windowName, MaxBytes: maxWindowBytes}),
+		windows:  newWindowTable(time.Now()),
 		targets:  map[types.NamespacedName]*v1alpha1.GitTarget{},
 		waiting:  map[types.NamespacedName][]*v1alpha1.CommitRequest{},
 		backlogs: map[types.NamespacedName]*backlog{},
@@ -110,10 +114,12 @@ func (p *Pool) Start(ctx context.Context, config Config) error {
 		secrets:           clusterSecrets{config.Cluster},
 		allowInsecureHTTP: config.AllowInsecureHTTP,
 	}
-	p.readiness = newReadiness(config.Client, p.destinations)
+	p.readiness = newReadiness(config.Client, p.destinations, p.flushOf)
+	p.expiry = newExpiry(config.Client)
 	p.mu.Unlock()
 	go p.requests.run(ctx)
 	go p.readiness.run(ctx)
+	go p.expiry.run(ctx)
 	return p.handleEvents()
 }
 
@@ -181,6 +187,7 @@ func (p *Pool) Shutdown(ctx context.Context) error {
 // apply carries out effects in order and sets the timer for the next wake.
 // Caller must hold mu.
 func (p *Pool) apply(effects []window.Effect) {
+	ended := map[string]window.Write{}
 	for _, effect := range effects {
 		switch effect := effect.(type) {
 		case window.Attached:
@@ -190,11 +197,13 @@ func (p *Pool) apply(effects []window.Effect) {
 		case window.CatchUp:
 			go p.catchUp(effect.Request, effect.Target)
 		case window.Closed:
+			ended[effect.Write.Name] = effect.Write
 			if effect.Write.CutShort {
 				p.requests.report(effect.Write.Request.UID, func(progress *window.Progress) { progress.CutShort = true })
 			}
 			p.enqueue(effect.Write)
 		case window.Discarded:
+			ended[effect.Write.Name] = effect.Write
 			p.config.Recompare(effect.Write.Target)
 		case window.Resolved:
 			p.requests.report(effect.Request.UID, func(progress *window.Progress) {
@@ -202,6 +211,7 @@ func (p *Pool) apply(effects []window.Effect) {
 			})
 		}
 	}
+	p.noteWindows(ended)
 	if p.wake != nil {
 		p.wake.Stop()
 	}
@@ -232,7 +242,7 @@ func (p *Pool) catchUp(request window.RequestRef, target types.NamespacedName) {
 	if p.stopping {
 		return // the next process proves it
 	}
-	p.requests.report(request.UID, func(progress *window.Progress) {
+	p.requests.note(request.UID, func(progress *window.Progress) {
 		caughtUp := lagging == ""
 		progress.CaughtUp, progress.Lagging = &caughtUp, lagging
 	})

@@ -6,6 +6,8 @@ package branch
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,6 +26,10 @@ import (
 // probeInterval is how often a repository is looked at when nothing changes.
 const probeInterval = 5 * time.Minute
 
+// untoldInterval is how often a deleted target looks whether its last requests have
+// been told.
+const untoldInterval = 100 * time.Millisecond
+
 // subject is a GitTarget or a GitProvider whose conditions are to be looked at.
 type subject struct {
 	provider bool
@@ -35,7 +41,9 @@ type subject struct {
 type readiness struct {
 	client       clientset.KommitV1alpha1Interface
 	destinations *destinations
-	queue        workqueue.TypedRateLimitingInterface[subject]
+	// flushOf says what keeps a target that is being deleted.
+	flushOf func(types.NamespacedName) flush
+	queue   workqueue.TypedRateLimitingInterface[subject]
 
 	mu sync.Mutex
 	// commits are the last hashes pushed, per target.
@@ -43,10 +51,11 @@ type readiness struct {
 	generations map[types.NamespacedName]providerRepository
 }
 
-func newReadiness(client clientset.KommitV1alpha1Interface, d *destinations) *readiness {
+func newReadiness(client clientset.KommitV1alpha1Interface, d *destinations, flushOf func(types.NamespacedName) flush) *readiness {
 	return &readiness{
 		client:       client,
 		destinations: d,
+		flushOf:      flushOf,
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[subject](time.Second, time.Minute)),
 		commits:     map[types.NamespacedName]string{},
@@ -111,6 +120,16 @@ func (r *readiness) updateTarget(ctx context.Context, name types.NamespacedName)
 	if err != nil {
 		return ignoreNotFound(err)
 	}
+	if target.DeletionTimestamp != nil {
+		return r.updateDeleted(ctx, target)
+	}
+	if !slices.Contains(target.Finalizers, v1alpha1.FlushFinalizer) {
+		kept := target.DeepCopy()
+		kept.Finalizers = append(kept.Finalizers, v1alpha1.FlushFinalizer)
+		if target, err = r.client.GitTargets(name.Namespace).Update(ctx, kept, metav1.UpdateOptions{}); err != nil {
+			return ignoreNotFound(err)
+		}
+	}
 	_, err = r.destinations.resolve(name)
 	next := target.DeepCopy()
 	next.Status.ObservedGeneration = target.Generation
@@ -134,6 +153,39 @@ func (r *readiness) updateTarget(ctx context.Context, name types.NamespacedName)
 		return nil
 	}
 	_, err = r.client.GitTargets(name.Namespace).UpdateStatus(ctx, next, metav1.UpdateOptions{})
+	return ignoreNotFound(err)
+}
+
+// updateDeleted lets go of a deleted target once everything is pushed and told,
+// and says until then what it waits for.
+func (r *readiness) updateDeleted(ctx context.Context, target *v1alpha1.GitTarget) error {
+	name := nameOf(target)
+	if !slices.Contains(target.Finalizers, v1alpha1.FlushFinalizer) {
+		return nil
+	}
+	next := target.DeepCopy()
+	left := r.flushOf(name)
+	switch {
+	case left.open:
+		return nil // looked at again when they are closed
+	case left.writes == 0 && left.untold > 0:
+		r.queue.AddAfter(subject{name: name}, untoldInterval)
+		return nil
+	case left.writes == 0:
+		next.Finalizers = slices.DeleteFunc(next.Finalizers, func(f string) bool { return f == v1alpha1.FlushFinalizer })
+		_, err := r.client.GitTargets(name.Namespace).Update(ctx, next, metav1.UpdateOptions{})
+		return ignoreNotFound(err)
+	}
+	message := fmt.Sprintf("%d closed windows wait for their push", left.writes)
+	if left.failure != "" {
+		message += ": " + left.failure
+	}
+	next.Status.ObservedGeneration = target.Generation
+	readyCondition{status: metav1.ConditionFalse, reason: v1alpha1.ReasonFlushing, message: message}.set(&next.Status.Conditions, target.Generation)
+	if apiequality.Semantic.DeepEqual(next.Status, target.Status) {
+		return nil
+	}
+	_, err := r.client.GitTargets(name.Namespace).UpdateStatus(ctx, next, metav1.UpdateOptions{})
 	return ignoreNotFound(err)
 }
 

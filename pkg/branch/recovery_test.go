@@ -207,7 +207,7 @@ func TestInterruptedRequestSaysSo(t *testing.T) {
 	factory := externalversions.NewSharedInformerFactory(w.client, 0)
 	config := w.pool.config
 	config.Informers = factory.Kommit().V1alpha1()
-	if err := NewPool().Start(ctx, config); err != nil {
+	if err := NewPool(0).Start(ctx, config); err != nil {
 		t.Fatal(err)
 	}
 	factory.Start(ctx.Done())
@@ -216,7 +216,7 @@ func TestInterruptedRequestSaysSo(t *testing.T) {
 }
 
 func TestShutdownBeforeStart(t *testing.T) {
-	if err := NewPool().Shutdown(t.Context()); err != nil {
+	if err := NewPool(0).Shutdown(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

@@ -24,6 +24,9 @@ import (
 // share one fsync of the store between the requests of a batch.
 const statusWriters = 8
 
+// noteDelay is how long what was noted waits for something to be stored with it.
+const noteDelay = 250 * time.Millisecond
+
 // requests is what is known of each CommitRequest that is not finished, and the
 // only writer of their status. Safe for concurrent use.
 type requests struct {
@@ -89,6 +92,16 @@ func (r *requests) forget(uid types.UID) {
 // about a request that is over, or not followed (its name may belong to another
 // by now), changes nothing.
 func (r *requests) report(uid types.UID, change func(*window.Progress)) {
+	r.change(uid, 0, change)
+}
+
+// note is report of what is worth no write of its own as long as the end may be
+// near: it is stored together with what is reported next, or a moment later.
+func (r *requests) note(uid types.UID, change func(*window.Progress)) {
+	r.change(uid, noteDelay, change)
+}
+
+func (r *requests) change(uid types.UID, delay time.Duration, change func(*window.Progress)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	known := r.byUID[uid]
@@ -97,7 +110,7 @@ func (r *requests) report(uid types.UID, change func(*window.Progress)) {
 	}
 	change(&known.progress)
 	known.over, known.unsaved = window.Finished(known.status()), true
-	r.queue.Add(uid)
+	r.queue.AddAfter(uid, delay) // without a delay, at once
 }
 
 // run stores statuses until ctx ends.
@@ -154,6 +167,19 @@ func (r *requests) keep(uid types.UID, object *v1alpha1.CommitRequest) {
 func (r *requests) announce() {
 	close(r.saved)
 	r.saved = make(chan struct{})
+}
+
+// untold is how many requests of a target have an end that is not stored yet.
+func (r *requests) untold(target types.NamespacedName) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := 0
+	for _, known := range r.byUID {
+		if known.unsaved && known.ref.Namespace == target.Namespace && known.stored.Spec.GitTargetRef.Name == target.Name {
+			n++
+		}
+	}
+	return n
 }
 
 // flush waits until all that was reported is stored, or ctx ends.

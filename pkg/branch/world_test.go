@@ -78,7 +78,7 @@ func newWorld(t *testing.T) *world {
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "git"},
 			Data:       map[string][]byte{"username": []byte("kommit"), "password": []byte("right")},
 		}),
-		pool:       NewPool(),
+		pool:       NewPool(0),
 		received:   received,
 		recompared: make(chan types.NamespacedName, 10),
 	}
