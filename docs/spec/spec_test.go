@@ -39,6 +39,7 @@ func TestEachFieldIsOnItsPage(t *testing.T) {
 		"gittarget.md":     {v1alpha1.GitTargetSpec{}, v1alpha1.GitTargetStatus{}},
 		"watchrule.md":     {v1alpha1.WatchRuleSpec{}, v1alpha1.WatchRuleStatus{}},
 		"commitrequest.md": {v1alpha1.CommitRequestSpec{}, v1alpha1.CommitRequestStatus{}},
+		"commitwindow.md":  {v1alpha1.CommitWindowStatus{}},
 	} {
 		text := read(t, page)
 		for _, kind := range kinds {

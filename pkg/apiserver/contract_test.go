@@ -62,7 +62,7 @@ func serveContract(t *testing.T, storage bolt.Config, certificates string) *cont
 		t.Fatal(err)
 	}
 	config.Storage = &bolt.RESTOptionsGetter{DB: db, Codec: config.StorageCodec(), ObjectCounts: config.Generic.StorageObjectCountTracker}
-	config.Windows = openWindows{}
+	config.Windows = newOpenWindows(nil)
 	started := make(chan struct{})
 	config.PostStart = []PostStartHook{{"contract-started", func(genericapiserver.PostStartHookContext) error {
 		close(started)

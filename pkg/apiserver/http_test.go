@@ -155,7 +155,10 @@ func TestDiscoveryTablesAndOpenAPI(t *testing.T) {
 		}
 	}
 	slices.Sort(names)
-	want := []string{"commitrequests", "commitrequests/status", "gitproviders", "gitproviders/status", "gittargets", "gittargets/status", "watchrules", "watchrules/status"}
+	want := []string{
+		"commitrequests", "commitrequests/commits", "commitrequests/status", "commitwindows", "commitwindows/diff",
+		"gitproviders", "gitproviders/status", "gittargets", "gittargets/commits", "gittargets/status", "watchrules", "watchrules/status",
+	}
 	if !slices.Equal(names, want) {
 		t.Errorf("resources are %v, want %v", names, want)
 	}

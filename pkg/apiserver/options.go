@@ -39,6 +39,8 @@ type Options struct {
 	// CatchUpTimeout bounds the proof that a save holds all that came before it
 	// (DESIGN 5.5). 0: AttributionGrace.
 	CatchUpTimeout time.Duration
+	// MaxWindowBytes bounds the content that one window collects (W5). 0: no bound.
+	MaxWindowBytes int64
 }
 
 // NewOptions returns the options with their defaults.
@@ -57,6 +59,7 @@ func NewOptions() *Options {
 		Recommended:      recommended,
 		StorageFile:      "/var/lib/kommit/kommit.db",
 		AttributionGrace: 45 * time.Second,
+		MaxWindowBytes:   64 << 20,
 	}
 }
 
@@ -75,6 +78,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"How long a change waits for the audit event that names its author before it counts as unresolved. At least the audit webhook's batch-max-wait of the kube-apiserver, whose default is 30s.")
 	fs.DurationVar(&o.CatchUpTimeout, "catch-up-timeout", o.CatchUpTimeout,
 		"How long a save waits for the proof that it holds all changes made before it. 0 means as long as --attribution-grace.")
+	fs.Int64Var(&o.MaxWindowBytes, "max-window-bytes", o.MaxWindowBytes,
+		"How many bytes of files one window collects. An edit that would exceed it closes the window into a commit and opens the next. 0 means no bound.")
 }
 
 // Validate returns all that is wrong with the options, in one error.
@@ -93,6 +98,9 @@ func (o *Options) Validate() error {
 	}
 	if o.CatchUpTimeout < 0 {
 		errs = append(errs, fmt.Errorf("--catch-up-timeout must be 0s or more, not %s", o.CatchUpTimeout))
+	}
+	if o.MaxWindowBytes < 0 {
+		errs = append(errs, fmt.Errorf("--max-window-bytes must be 0 or more, not %d", o.MaxWindowBytes))
 	}
 	return utilerrors.NewAggregate(errs)
 }

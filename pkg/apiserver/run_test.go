@@ -63,7 +63,7 @@ func runServer(t *testing.T, file string, change ...func(*Options)) *runningServ
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	stopped := make(chan error, 1)
 	go func() {
-		stopped <- options.serve(ctx, config, func(metrics.KubeRegistry) { config.Windows = openWindows{} })
+		stopped <- options.serve(ctx, config, func(metrics.KubeRegistry) { config.Windows = newOpenWindows(nil) })
 	}()
 	var s *runningServer
 	s = &runningServer{

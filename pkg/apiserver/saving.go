@@ -57,7 +57,7 @@ func newSaving(o *Options, cluster *rest.Config, mustRegister func(...metrics.Re
 		cluster: cluster,
 		facts:   facts,
 		joiner:  attribution.NewJoiner(attribution.JoinerConfig{Facts: facts, Grace: o.AttributionGrace, Metrics: metrics}),
-		pool:    branch.NewPool(),
+		pool:    branch.NewPool(o.MaxWindowBytes),
 		audit:   attribution.NewHandler(facts, attribution.HandlerConfig{Metrics: metrics}),
 	}
 }

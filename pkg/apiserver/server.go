@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
@@ -25,7 +24,9 @@ import (
 	"k8s.io/apiserver/pkg/server/healthz"
 
 	"github.com/kommit-dev/kommit/apis/kommit/v1alpha1"
+	"github.com/kommit-dev/kommit/pkg/branch"
 	"github.com/kommit-dev/kommit/pkg/registry/commitrequest"
+	"github.com/kommit-dev/kommit/pkg/registry/commitwindow"
 	"github.com/kommit-dev/kommit/pkg/registry/gitprovider"
 	"github.com/kommit-dev/kommit/pkg/registry/gittarget"
 	"github.com/kommit-dev/kommit/pkg/registry/watchrule"
@@ -48,8 +49,8 @@ type Config struct {
 	Generic *genericapiserver.RecommendedConfig
 	// Storage is where objects are.
 	Storage generic.RESTOptionsGetter
-	// Windows is what creates of CommitRequests look at.
-	Windows commitrequest.WindowTable
+	// Windows is what the API shows of saving.
+	Windows Windows
 	// Audit answers AuditPath, behind authentication and authorization.
 	Audit http.Handler
 	// Backup answers BackupPath, behind authentication and authorization.
@@ -70,6 +71,18 @@ type Config struct {
 
 	scheme *runtime.Scheme
 }
+
+// Windows are the open windows, what came of them, and what could: all that the
+// API shows and is not stored. branch.Pool has it.
+type Windows interface {
+	commitrequest.WindowTable
+	commitwindow.Table
+	commitwindow.Differ
+	gittarget.History
+	commitrequest.History
+}
+
+var _ Windows = (*branch.Pool)(nil)
 
 // PostStartHook is work to start once the server answers.
 type PostStartHook struct {
@@ -149,17 +162,28 @@ func newAPIGroup(config *Config, server *genericapiserver.GenericAPIServer) (*ge
 	if err != nil {
 		return nil, err
 	}
-	group := genericapiserver.NewDefaultAPIGroupInfo(v1alpha1.GroupName, config.scheme, metav1.ParameterCodec, newCodecs(config.scheme))
+	targetCommits := gittarget.NewCommitsREST(gittarget.CommitsConfig{
+		Targets:   targets,
+		History:   config.Windows,
+		Requests:  requests,
+		Admission: config.Generic.AdmissionControl,
+		Scheme:    config.scheme,
+	})
+	group := genericapiserver.NewDefaultAPIGroupInfo(v1alpha1.GroupName, config.scheme, runtime.NewParameterCodec(config.scheme), newCodecs(config.scheme))
 	group.NegotiatedSerializer = newWithoutProtobuf(group.NegotiatedSerializer)
 	group.VersionedResourcesStorageMap[v1alpha1.SchemeGroupVersion.Version] = map[string]rest.Storage{
-		"gitproviders":          providers,
-		"gitproviders/status":   providerStatus,
-		"gittargets":            targets,
-		"gittargets/status":     targetStatus,
-		"watchrules":            rules,
-		"watchrules/status":     ruleStatus,
-		"commitrequests":        requests,
-		"commitrequests/status": requestStatus,
+		"gitproviders":           providers,
+		"gitproviders/status":    providerStatus,
+		"gittargets":             targets,
+		"gittargets/status":      targetStatus,
+		"gittargets/commits":     targetCommits,
+		"watchrules":             rules,
+		"watchrules/status":      ruleStatus,
+		"commitrequests":         requests,
+		"commitrequests/status":  requestStatus,
+		"commitrequests/commits": commitrequest.NewCommitsREST(requests, config.Windows),
+		"commitwindows":          commitwindow.NewREST(config.Windows),
+		"commitwindows/diff":     commitwindow.NewDiffREST(config.Windows),
 	}
 	return &group, nil
 }

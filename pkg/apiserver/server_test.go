@@ -26,6 +26,7 @@ import (
 
 	"github.com/kommit-dev/kommit/apis/kommit/v1alpha1"
 	"github.com/kommit-dev/kommit/generated/clientset/versioned"
+	"github.com/kommit-dev/kommit/pkg/branch"
 	"github.com/kommit-dev/kommit/pkg/storage/bolt"
 )
 
@@ -46,11 +47,20 @@ func testAuthorizer(_ context.Context, a authorizer.Attributes) (authorizer.Deci
 	return authorizer.DecisionAllow, "", nil
 }
 
-// openWindows are names of windows by author.
-type openWindows map[string]string
+// openWindows stand for a cluster that is edited: a pool without changes, but
+// for the names of windows by author.
+type openWindows struct {
+	*branch.Pool
+
+	byAuthor map[string]string
+}
+
+func newOpenWindows(byAuthor map[string]string) openWindows {
+	return openWindows{Pool: branch.NewPool(0), byAuthor: byAuthor}
+}
 
 func (w openWindows) Binding(_ types.NamespacedName, username string, _ v1alpha1.AttachPolicy) (string, string) {
-	return w[username], ""
+	return w.byAuthor[username], ""
 }
 
 type testServer struct {
@@ -103,7 +113,7 @@ func startServer(t *testing.T) *testServer {
 		t.Fatal(err)
 	}
 	config.Storage = &bolt.RESTOptionsGetter{DB: db, Codec: config.StorageCodec(), ObjectCounts: config.Generic.StorageObjectCountTracker}
-	config.Windows = openWindows{"alice": "prod-alice-1"}
+	config.Windows = newOpenWindows(map[string]string{"alice": "prod-alice-1"})
 
 	var mu sync.Mutex
 	var calls []string

@@ -26,6 +26,17 @@ func TestAdvertisedVerbsAreServed(t *testing.T) {
 		verbs[resource.Name] = resource.Verbs
 		slices.Sort(verbs[resource.Name])
 	}
+	for resource, want := range map[string][]string{ // of what is not stored
+		"commitwindows":          {"get", "list", "watch"},
+		"commitwindows/diff":     {"get"},
+		"gittargets/commits":     {"create", "get"},
+		"commitrequests/commits": {"get"},
+	} {
+		if !slices.Equal(verbs[resource], want) {
+			t.Errorf("verbs of %s are %q, want %q", resource, verbs[resource], want)
+		}
+		delete(verbs, resource)
+	}
 	if len(verbs) != 2*len(testKinds()) {
 		t.Errorf("discovered are %v", verbs)
 	}
