@@ -70,8 +70,10 @@ func (e *Extension) AuditUser(user string, groups ...string) (certFile, keyFile 
 }
 
 // WriteAuditKubeconfig writes the file for Audit.WebhookKubeconfig: events go
-// to the server's path (such as "/audit") as user.
-func (e *Extension) WriteAuditKubeconfig(file, path, user string, groups ...string) error {
+// to the server's path (such as "/audit") as user. through, when not empty, is the
+// address to send them to in place of the server's own: somebody on this machine who
+// passes them on.
+func (e *Extension) WriteAuditKubeconfig(file, path, through, user string, groups ...string) error {
 	c, err := e.cp.pki.user(user, groups)
 	if err != nil {
 		return err
@@ -79,9 +81,13 @@ func (e *Extension) WriteAuditKubeconfig(file, path, user string, groups ...stri
 	if file, err = filepath.Abs(file); err != nil {
 		return err
 	}
+	server := e.URL()
+	if through != "" {
+		server = "https://" + through
+	}
 	_, err = writeKubeconfig(file, user,
 		&clientcmdapi.AuthInfo{ClientCertificateData: c.CertPEM, ClientKeyData: c.KeyPEM},
-		&clientcmdapi.Cluster{Server: e.URL() + path, CertificateAuthorityData: e.CA},
+		&clientcmdapi.Cluster{Server: server + path, CertificateAuthorityData: e.CA},
 	)
 	return err
 }

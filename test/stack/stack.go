@@ -36,6 +36,9 @@ type Config struct {
 	RaceDetector bool
 	// AuditFlags are the --audit-webhook-* flags; nil for the recommended ones.
 	AuditFlags []string
+	// AuditThrough, when set, is given kommit-apiserver's address and returns the one
+	// that audit events are sent to: a test's that gets in between.
+	AuditThrough func(server string) (address string, err error)
 	// ServerArgs are more flags for kommit-apiserver; one given here wins.
 	ServerArgs []string
 }
@@ -106,7 +109,13 @@ func (s *Stack) start(ctx context.Context) (err error) {
 	if s.Extension, err = s.ControlPlane.PrepareExtension(ctx, s.deployed.service, s.deployed.namespace); err != nil {
 		return err
 	}
-	if err := s.Extension.WriteAuditKubeconfig(webhook, "/audit", auditUser); err != nil {
+	through := ""
+	if s.config.AuditThrough != nil {
+		if through, err = s.config.AuditThrough(strings.TrimPrefix(s.Extension.URL(), "https://")); err != nil {
+			return err
+		}
+	}
+	if err := s.Extension.WriteAuditKubeconfig(webhook, "/audit", through, auditUser); err != nil {
 		return err
 	}
 	s.say("starting etcd, kube-apiserver and kube-controller-manager")
