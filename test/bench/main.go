@@ -46,6 +46,7 @@ func benchmarks() []benchmark {
 		{name: "save_latency", unit: "ms", rounds: saveRounds, prepare: saveLatency},
 		{name: "window_event_10k_vs_10", unit: "ns", rounds: windowRounds, prepare: windowEvent},
 		{name: "window_idle_wake", unit: "ns", rounds: windowRounds, prepare: windowIdleWake},
+		{name: "saves_200_p99_vs_p50", unit: "ms", rounds: crowdRounds, prepare: savesOfMany},
 	}
 	return append(all, storageBenchmarks()...)
 }

@@ -46,13 +46,23 @@ type saver struct {
 // saveLatency measures from the create of a CommitRequest to Pushed=True, for one
 // changed object and maxDuration 0s. The peer is git add, commit and push of the
 // same change.
-func saveLatency(ctx context.Context) (_ sides, err error) {
-	dir, err := os.MkdirTemp("", "kommit-bench-")
+func saveLatency(ctx context.Context) (sides, error) {
+	s, end, err := newSaver(ctx)
 	if err != nil {
 		return sides{}, err
 	}
+	return sides{ours: s.withKommit, peer: s.withGit, close: end}, nil
+}
+
+// newSaver starts everything for alice, and others who may edit and save, too. end
+// stops it.
+func newSaver(ctx context.Context, others ...string) (_ *saver, end func(context.Context) error, err error) {
+	dir, err := os.MkdirTemp("", "kommit-bench-")
+	if err != nil {
+		return nil, nil, err
+	}
 	s := &saver{checkout: filepath.Join(dir, "checkout")}
-	end := func(ctx context.Context) error {
+	end = func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
 		var stopped error
@@ -61,17 +71,17 @@ func saveLatency(ctx context.Context) (_ sides, err error) {
 		}
 		return errors.Join(stopped, os.RemoveAll(dir))
 	}
-	if err := s.prepare(ctx, dir); err != nil {
-		return sides{}, errors.Join(err, end(context.WithoutCancel(ctx)))
+	if err := s.prepare(ctx, dir, append([]string{"alice"}, others...)); err != nil {
+		return nil, nil, errors.Join(err, end(context.WithoutCancel(ctx)))
 	}
-	return sides{ours: s.withKommit, peer: s.withGit, close: end}, nil
+	return s, end, nil
 }
 
-func (s *saver) prepare(ctx context.Context, dir string) (err error) {
+func (s *saver) prepare(ctx context.Context, dir string, users []string) (err error) {
 	if s.stack, err = stack.Start(ctx, stack.Config{Dir: filepath.Join(dir, "stack"), Log: os.Stderr}); err != nil {
 		return err
 	}
-	shop := stack.Shop{Namespace: saveNamespace, Target: "prod", Branch: "main", Repository: "bench", Users: []string{"alice"}}
+	shop := stack.Shop{Namespace: saveNamespace, Target: "prod", Branch: "main", Repository: "bench", Users: users}
 	if err := s.stack.SetUpShop(ctx, shop); err != nil {
 		return err
 	}
