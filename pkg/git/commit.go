@@ -57,14 +57,17 @@ type builder struct {
 	base   *Tree // what the last commit was made on
 	tree   *Tree // what the next commit is made on
 	editor treeEditor
+	sign   signFunc // nil for unsigned commits
+	// unsigned is why a commit could not be signed.
+	unsigned error
 }
 
-func newBuilder(t *Tree) *builder {
-	return &builder{src: t.src, base: t, tree: t, editor: treeEditor{src: t.src}}
+func newBuilder(t *Tree, sign signFunc) *builder {
+	return &builder{src: t.src, base: t, tree: t, editor: treeEditor{src: t.src}, sign: sign}
 }
 
-// add makes one commit. The error is a failure to reach the remote, which is no
-// fault of the commit.
+// add makes one commit. The error is a failure to reach the remote or to sign,
+// which is no fault of the commit.
 func (b *builder) add(ctx context.Context, c Commit) (Built, error) {
 	b.base = b.tree
 	built, next, err := b.try(ctx, c)
@@ -73,6 +76,9 @@ func (b *builder) add(ctx context.Context, c Commit) (Built, error) {
 	}
 	if ctx.Err() != nil {
 		return Built{}, ctx.Err()
+	}
+	if b.unsigned != nil {
+		return Built{}, b.unsigned
 	}
 	if err != nil {
 		return Built{Err: err}, nil //nolint:nilerr // a failed Edit is the outcome of this commit alone
@@ -107,7 +113,12 @@ func (b *builder) try(ctx context.Context, c Commit) (Built, *Tree, error) {
 	if c.Message != nil {
 		message = c.Message(changed)
 	}
-	h := b.editor.keep(encodeCommit(root, b.tree.commit, c, message))
+	o, err := b.encode(ctx, root, c, message)
+	if err != nil {
+		b.unsigned = err
+		return Built{}, nil, err
+	}
+	h := b.editor.keep(o)
 	return Built{Hash: h.String(), Changed: changed}, &Tree{src: b.src, commit: h, root: root}, nil
 }
 
@@ -121,13 +132,31 @@ func (b *builder) forget(from int) {
 	b.editor.objects = b.editor.objects[:from]
 }
 
+// encode writes the commit object, signed if it has to be.
+func (b *builder) encode(ctx context.Context, root plumbing.Hash, c Commit, message string) (object, error) {
+	o := encodeCommit(root, b.tree.commit, c, message, "")
+	if b.sign == nil {
+		return o, nil
+	}
+	signature, err := b.sign(ctx, o.data, c.Committer.When)
+	if err != nil {
+		return object{}, err
+	}
+	return encodeCommit(root, b.tree.commit, c, message, signature), nil
+}
+
 // encodeCommit writes a commit object. The same input gives the same hash (G5).
-func encodeCommit(tree, parent plumbing.Hash, c Commit, message string) object {
+// signature is armored, and of the commit without one.
+func encodeCommit(tree, parent plumbing.Hash, c Commit, message, signature string) object {
 	b := fmt.Appendf(nil, "tree %s\n", tree)
 	if !parent.IsZero() {
 		b = fmt.Appendf(b, "parent %s\n", parent)
 	}
-	b = fmt.Appendf(b, "author %s\ncommitter %s\n\n%s", c.Author.encode(), c.Committer.encode(), safeMessage(message))
+	b = fmt.Appendf(b, "author %s\ncommitter %s\n", c.Author.encode(), c.Committer.encode())
+	if signature != "" {
+		b = fmt.Appendf(b, "gpgsig %s\n", strings.ReplaceAll(strings.TrimSuffix(signature, "\n"), "\n", "\n "))
+	}
+	b = fmt.Appendf(b, "\n%s", safeMessage(message))
 	return object{plumbing.CommitObject, b}
 }
 

@@ -35,12 +35,14 @@ const maxReplays = 5
 //     A refused batch is better sent one by one, for one commit spoils all (G6);
 //   - ErrMoved: they are not there, and others were quicker each time;
 //   - *UnreachableError, or the context's: it could not be learnt whether they are
-//     there. Give the recorded hashes to the next Push (Commit.Recorded).
+//     there. Give the recorded hashes to the next Push (Commit.Recorded);
+//   - what Config.Credentials or Config.Signer returned, wrapped, or a *SecretError
+//     about the key that they gave: nothing was sent.
 func (r *Repository) Push(ctx context.Context, branch string, commits []Commit, record func([]Built) error) ([]Built, error) {
 	if err := CheckBranch(branch); err != nil {
 		return nil, err
 	}
-	p := &push{r: r, branch: branch, commits: commits, record: record}
+	p := &push{r: r, branch: branch, commits: commits, record: record, sign: r.signing()}
 	defer p.end()
 	if err := p.read(ctx); err != nil {
 		return nil, err
@@ -69,6 +71,7 @@ type push struct {
 	branch  string
 	commits []Commit
 	record  func([]Built) error
+	sign    signFunc
 	session session
 	// unclear are earlier attempts of this push that may have landed after all.
 	unclear [][]Built
@@ -154,7 +157,7 @@ func (p *push) build(ctx context.Context, tip plumbing.Hash) ([]Built, *builder,
 	if err != nil {
 		return nil, nil, err
 	}
-	b := newBuilder(t)
+	b := newBuilder(t, p.sign)
 	built := make([]Built, len(p.commits))
 commits:
 	for i, c := range p.commits {

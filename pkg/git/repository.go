@@ -23,6 +23,9 @@ type Config struct {
 	// accept them, so that a changed Secret or an expired token needs no restart
 	// (G9). Nil: anonymous.
 	Credentials func(context.Context) (Credentials, error)
+	// Signer is read by each Push that makes a commit; each one is signed, as the
+	// committer. What cannot be signed is not made. Nil: unsigned.
+	Signer func(context.Context) (Signer, error)
 	// Timeout of one exchange with the remote. Default 60s.
 	Timeout time.Duration
 	// AllowInsecureHTTP allows http:// URLs.
@@ -36,6 +39,7 @@ type Config struct {
 type Repository struct {
 	transport transport
 	cache     *cache
+	signer    func(context.Context) (Signer, error)
 
 	mu     sync.Mutex               // protects the fields below
 	tips   map[string]plumbing.Hash // where branches were last seen: what a fetch need not send again
@@ -73,7 +77,9 @@ func NewRepository(c Config) (*Repository, error) {
 	if r.scheme == "ssh" {
 		return nil, &UnsupportedError{What: "SSH remotes; use the https URL of the repository"}
 	}
-	return newRepository(newHTTPTransport(r, c), c.CacheBytes), nil
+	repository := newRepository(newHTTPTransport(r, c), c.CacheBytes)
+	repository.signer = c.Signer
+	return repository, nil
 }
 
 func newRepository(t transport, cacheBytes int64) *Repository {
