@@ -219,7 +219,10 @@ func (p *Pool) settle(w *worker, repository *git.Repository, results []result) {
 		e.pushing = false
 		switch {
 		case r.tried && r.err == nil:
-			delete(w.failures, repository)
+			if _, failed := w.failures[repository]; failed {
+				delete(w.failures, repository)
+				p.readiness.checkProvider(e.destination.provider)
+			}
 			p.complete(w, e, r.built)
 			continue
 		case e.dropped:
@@ -269,9 +272,13 @@ func (p *Pool) failed(w *worker, repository *git.Repository, e *entry, err error
 	case errors.As(err, &unsupported):
 		p.tell(e, v1alpha1.ReasonRemoteRejected, unsupported.Error())
 		p.setAside(w, e)
-	case errors.As(err, &unauthorized), errors.As(err, &secret):
+	case errors.As(err, &unauthorized):
 		p.tell(e, v1alpha1.ReasonAuthenticationFailed, err.Error())
 		w.fail(repository, 0)
+	case errors.As(err, &secret):
+		p.tell(e, v1alpha1.ReasonAuthenticationFailed, err.Error())
+		w.fail(repository, 0)
+		p.readiness.checkProvider(e.destination.provider)
 	case errors.As(err, &unreachable):
 		p.tell(e, v1alpha1.ReasonWaitingForPush, err.Error())
 		w.fail(repository, unreachable.RetryAfter)

@@ -41,6 +41,7 @@ type remoteBranch struct{ url, branch string }
 // destination is a GitTarget with all that a commit to it needs.
 type destination struct {
 	remote     remoteBranch
+	provider   types.NamespacedName
 	path       string
 	prune      bool
 	committer  v1alpha1.GitIdentity
@@ -115,9 +116,6 @@ func (d *destinations) resolveTarget(target *v1alpha1.GitTarget) (destination, e
 	if older := d.overlapping(target, provider.Spec.URL, all); older != nil {
 		return stalled(v1alpha1.ReasonPathOverlap, "its path overlaps that of GitTarget %s/%s, which is older", older.Namespace, older.Name)
 	}
-	if provider.Spec.Commit.Signing != nil {
-		return stalled(v1alpha1.ReasonUnsupported, "GitProvider %q asks for signed commits, which this version does not make; remove spec.commit.signing to have unsigned ones", provider.Name)
-	}
 	repository, err := d.repository(provider)
 	if err != nil {
 		var unsupported *git.UnsupportedError
@@ -128,6 +126,7 @@ func (d *destinations) resolveTarget(target *v1alpha1.GitTarget) (destination, e
 	}
 	resolved := destination{
 		remote:     remoteBranch{url: canonical(provider.Spec.URL), branch: target.Spec.Branch},
+		provider:   providerName,
 		path:       target.Spec.Path,
 		prune:      target.Spec.Prune,
 		committer:  provider.Spec.Commit.Committer,
@@ -201,6 +200,10 @@ func (d *destinations) repository(provider *v1alpha1.GitProvider) (*git.Reposito
 		secret := types.NamespacedName{Namespace: provider.Namespace, Name: ref.Name}
 		config.Credentials = func(ctx context.Context) (git.Credentials, error) { return d.credentials(ctx, secret) }
 	}
+	if signing := provider.Spec.Commit.Signing; signing != nil {
+		key := &signingKey{name: types.NamespacedName{Namespace: provider.Namespace, Name: signing.SecretRef.Name}, secrets: d.secrets}
+		config.Signer = key.read
+	}
 	repository, err := git.NewRepository(config)
 	if err != nil {
 		return nil, err
@@ -219,8 +222,8 @@ func (d *destinations) forget(provider types.NamespacedName) {
 	delete(d.repositories, provider)
 }
 
-// SecretError says that a GitProvider's credentials cannot be used. It never
-// holds any of the Secret's content.
+// SecretError says that a GitProvider's credentials, or the key that its commits
+// are signed with, cannot be used. It never holds any of the Secret's content.
 type SecretError struct {
 	Secret types.NamespacedName
 	Err    error
@@ -234,18 +237,27 @@ func (e *SecretError) Unwrap() error { return e.Err }
 // credentials are read for each session, so that a rotated Secret is used at
 // once (G9).
 func (d *destinations) credentials(ctx context.Context, name types.NamespacedName) (git.Credentials, error) {
-	secret, err := d.secrets.Get(ctx, name)
-	switch {
-	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
-		return git.Credentials{}, &SecretError{Secret: name, Err: err}
-	case err != nil:
-		return git.Credentials{}, fmt.Errorf("reading Secret %s: %w", name, err)
+	data, err := readSecret(ctx, d.secrets, name)
+	if err != nil {
+		return git.Credentials{}, err
 	}
-	credentials, err := git.ParseSecret(secret.Data)
+	credentials, err := git.ParseSecret(data)
 	if err != nil {
 		return git.Credentials{}, &SecretError{Secret: name, Err: err}
 	}
 	return credentials, nil
+}
+
+// readSecret returns a *SecretError when the Secret is missing or may not be read.
+func readSecret(ctx context.Context, secrets secretGetter, name types.NamespacedName) (map[string][]byte, error) {
+	secret, err := secrets.Get(ctx, name)
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
+		return nil, &SecretError{Secret: name, Err: err}
+	case err != nil:
+		return nil, fmt.Errorf("reading Secret %s: %w", name, err)
+	}
+	return secret.Data, nil
 }
 
 // clusterSecrets reads Secrets from the host cluster, uncached: a cache would

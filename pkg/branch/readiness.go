@@ -66,6 +66,12 @@ func newReadiness(client clientset.KommitV1alpha1Interface, d *destinations, flu
 // check has a target's conditions looked at.
 func (r *readiness) check(target types.NamespacedName) { r.queue.Add(subject{name: target}) }
 
+// checkProvider has a provider probed: what a push met says that its conditions may
+// be out of date.
+func (r *readiness) checkProvider(provider types.NamespacedName) {
+	r.queue.Add(subject{provider: true, name: provider})
+}
+
 // targetGone forgets a deleted target.
 func (r *readiness) targetGone(name types.NamespacedName) {
 	r.mu.Lock()
@@ -205,11 +211,15 @@ func (r *readiness) updateProvider(ctx context.Context, name types.NamespacedNam
 	return ignoreNotFound(err)
 }
 
-// probe asks the remote for its receive-pack advertisement (DESIGN 4.1).
+// probe asks the remote for its receive-pack advertisement (DESIGN 4.1), and looks
+// at the key that commits are signed with.
 func (r *readiness) probe(ctx context.Context, provider *v1alpha1.GitProvider) readyCondition {
 	repository, err := r.destinations.repository(provider)
 	if err == nil {
 		err = repository.Probe(ctx)
+	}
+	if err == nil {
+		err = repository.CheckSigner(ctx)
 	}
 	if err == nil {
 		return readyCondition{status: metav1.ConditionTrue, reason: v1alpha1.ReasonReady}

@@ -92,12 +92,25 @@ func TestBranchUnderneathABranch(t *testing.T) { // go-git#1822, egg#2399
 
 func TestSHA256RepositoryIsUnsupported(t *testing.T) { // kluctl#1204, go-git#706
 	f := setup(t, "--object-format=sha256")
-	wantError[*git.UnsupportedError](t, f.tryPush(t))
-	wantError[*git.UnsupportedError](t, f.repo.Probe(t.Context()))
+	want := func(what string, err error) {
+		t.Helper()
+		if e := wantError[*git.UnsupportedError](t, err); !strings.Contains(e.What, "SHA-256") {
+			t.Errorf("%s: %v does not say what is not supported", what, err)
+		}
+	}
+	want("push to an empty one", f.tryPush(t))
+	want("probe of an empty one", f.repo.Probe(t.Context()))
 	// An empty repository does not tell a reader; it holds nothing that could be misread.
-	f.MustCommit("main", map[string]string{"README": "1\n"})
+	head := f.MustCommit("main", map[string]string{"README": "1\n"})
+	want("push", f.tryPush(t))
+	want("probe", f.repo.Probe(t.Context()))
 	_, err := f.repo.Tree(t.Context(), "main")
-	wantError[*git.UnsupportedError](t, err)
+	want("tree", err)
+	_, err = f.repo.Preview(t.Context(), "main", commit("a", "1\n"))
+	want("preview", err)
+	_, err = f.repo.Log(t.Context(), git.LogOptions{Branch: "main"})
+	want("log", err)
+	wantEqual(t, "head", f.MustHead("main"), head)
 }
 
 func TestUnreachableRemoteThatReturns(t *testing.T) {

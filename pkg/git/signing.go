@@ -128,15 +128,33 @@ func (r *Repository) signing() signFunc {
 	return func(ctx context.Context, commit []byte, made time.Time) (string, error) {
 		now := time.Now()
 		if key == nil {
-			signer, err := r.signer(ctx)
-			if err == nil {
-				err = signer.ValidAt(now)
-			}
+			signer, err := r.readSigner(ctx, now)
 			if err != nil {
-				return "", fmt.Errorf("reading the key that commits are signed with: %w", err)
+				return "", err
 			}
 			key = signer.key()
 		}
 		return key.sign(commit, made, now)
 	}
+}
+
+// CheckSigner reads the key that commits are signed with, as Push does, and says
+// what it would fail with. It is nil where commits stay unsigned.
+func (r *Repository) CheckSigner(ctx context.Context) error {
+	if r.signer == nil {
+		return nil
+	}
+	_, err := r.readSigner(ctx, time.Now())
+	return err
+}
+
+func (r *Repository) readSigner(ctx context.Context, now time.Time) (Signer, error) {
+	signer, err := r.signer(ctx)
+	if err == nil {
+		err = signer.ValidAt(now)
+	}
+	if err != nil {
+		return Signer{}, fmt.Errorf("reading the key that commits are signed with: %w", err)
+	}
+	return signer, nil
 }
