@@ -258,6 +258,7 @@ func (p *Pool) failed(w *worker, repository *git.Repository, e *entry, err error
 		unsupported  *git.UnsupportedError
 		unauthorized *git.UnauthorizedError
 		secret       *SecretError
+		key          *git.SecretError
 		unreachable  *git.UnreachableError
 	)
 	p.backlog(e.write.Target).failure = err.Error()
@@ -275,7 +276,7 @@ func (p *Pool) failed(w *worker, repository *git.Repository, e *entry, err error
 	case errors.As(err, &unauthorized):
 		p.tell(e, v1alpha1.ReasonAuthenticationFailed, err.Error())
 		w.fail(repository, 0)
-	case errors.As(err, &secret):
+	case errors.As(err, &secret), errors.As(err, &key):
 		p.tell(e, v1alpha1.ReasonAuthenticationFailed, err.Error())
 		w.fail(repository, 0)
 		p.readiness.checkProvider(e.destination.provider)

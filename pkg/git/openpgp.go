@@ -220,7 +220,7 @@ func later(a, b time.Time) time.Time {
 func (k openPGPSigningKey) sign(message []byte, made, now time.Time) (string, error) {
 	key, ok := k.entity.SigningKey(now)
 	if !ok {
-		return "", &SecretError{Key: openPGPKey, Reason: k.whyNot(now)}
+		return "", errors.New(openPGPKey + " " + k.whyNot(now))
 	}
 	self, _ := k.entity.PrimarySelfSignature()
 	for _, t := range []time.Time{k.entity.PrimaryKey.CreationTime, self.CreationTime, key.PublicKey.CreationTime, key.SelfSignature.CreationTime} {

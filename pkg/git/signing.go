@@ -134,7 +134,11 @@ func (r *Repository) signing() signFunc {
 			}
 			key = signer.key()
 		}
-		return key.sign(commit, made, now)
+		signature, err := key.sign(commit, made, now)
+		if err != nil {
+			return "", &SecretError{Reason: "holds a key that cannot sign: " + err.Error()}
+		}
+		return signature, nil
 	}
 }
 

@@ -65,7 +65,7 @@ type gnupg struct {
 func newGnuPG(t *testing.T) *gnupg {
 	t.Helper()
 	// Short: the agent's socket is in it. t.TempDir would name the test.
-	home, err := os.MkdirTemp("", "gnupg")
+	home, err := os.MkdirTemp("", "gnupg") //nolint:usetesting // see above
 	if err != nil {
 		t.Fatal(err)
 	}

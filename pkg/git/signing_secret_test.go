@@ -39,38 +39,39 @@ func TestParseSigningSecretRefuses(t *testing.T) {
 	for name, tc := range map[string]struct {
 		data map[string][]byte
 		key  string
+		cure string // a part of the reason
 	}{
-		"empty":                            {nil, ""},
-		"other keys only":                  {secretOf("username", "x", "password", "y"), ""},
-		"blank":                            {secretOf("ssh-privatekey", " \n"), ""},
-		"no key at all":                    {secretOf("identity", "s3cret phrase"), "identity"},
-		"the public SSH key":               {secretOf("ssh-privatekey", string(public)), "ssh-privatekey"},
-		"SSH, passphrase missing":          {secretOf("sshPrivateKey", string(encrypted)), "sshPrivateKey"},
-		"SSH, passphrase wrong":            {secretOf("ssh-privatekey", string(encrypted), "passphrase", phrase+"!"), "ssh-privatekey"},
-		"SSH in PEM, passphrase missing":   {secretOf("ssh-privatekey", string(encryptedPEM)), "ssh-privatekey"},
-		"SSH in PEM, passphrase wrong":     {secretOf("ssh-privatekey", string(encryptedPEM), "passphrase", phrase+"!"), "ssh-privatekey"},
-		"SSH, cut short":                   {secretOf("ssh-privatekey", string(private[:len(private)/2])), "ssh-privatekey"},
-		"SSH DSA":                          {secretOf("ssh-privatekey", string(dsaKey(t))), "ssh-privatekey"},
-		"both kinds":                       {secretOf("ssh-privatekey", string(private), "git.asc", string(pgp), "passphrase", phrase), "git.asc"},
-		"several lines in the passphrase":  {secretOf("git.asc", string(pgp), "passphrase", phrase+"\nmore"), "passphrase"},
-		"OpenPGP, passphrase missing":      {secretOf("git.asc", string(pgp)), "git.asc"},
-		"OpenPGP, passphrase wrong":        {secretOf("git.asc", string(pgp), "passphrase", phrase+"!"), "git.asc"},
-		"OpenPGP, the public key":          {secretOf("git.asc", string(pgpPublic)), "git.asc"},
-		"OpenPGP, not armored":             {secretOf("git.asc", string(pgpBinary), "passphrase", phrase), "git.asc"},
-		"OpenPGP, cut short":               {secretOf("git.asc", string(pgp[:len(pgp)/2]), "passphrase", phrase), "git.asc"},
-		"OpenPGP, two keys":                {secretOf("git.asc", string(two), "passphrase", phrase), "git.asc"},
-		"OpenPGP, SSH key under its name":  {secretOf("git.asc", string(private)), "git.asc"},
-		"SSH, OpenPGP key under its name":  {secretOf("identity", string(pgp), "passphrase", phrase), "identity"},
-		"OpenPGP DSA, random signatures":   {secretOf("git.asc", string(gpgKey(t, "dsa1024"))), "git.asc"},
-		"OpenPGP brainpool":                {secretOf("git.asc", string(gpgKey(t, "brainpoolP256r1"))), "git.asc"},
-		"OpenPGP, as much memory as asked": {secretOf("git.asc", string(argon2Key(t)), "passphrase", phrase), "git.asc"},
+		"empty":                            {nil, "", "expected an SSH"},
+		"other keys only":                  {secretOf("username", "x", "password", "y"), "", "expected an SSH"},
+		"blank":                            {secretOf("ssh-privatekey", " \n"), "", "expected an SSH"},
+		"no key at all":                    {secretOf("identity", "s3cret phrase"), "identity", "ssh-keygen"},
+		"the public SSH key":               {secretOf("ssh-privatekey", string(public)), "ssh-privatekey", "private key"},
+		"SSH, passphrase missing":          {secretOf("sshPrivateKey", string(encrypted)), "sshPrivateKey", "put its passphrase"},
+		"SSH, passphrase wrong":            {secretOf("ssh-privatekey", string(encrypted), "passphrase", phrase+"!"), "ssh-privatekey", "correct one"},
+		"SSH in PEM, passphrase missing":   {secretOf("ssh-privatekey", string(encryptedPEM)), "ssh-privatekey", "put its passphrase"},
+		"SSH in PEM, passphrase wrong":     {secretOf("ssh-privatekey", string(encryptedPEM), "passphrase", phrase+"!"), "ssh-privatekey", "correct one"},
+		"SSH, cut short":                   {secretOf("ssh-privatekey", string(private[:len(private)/2])), "ssh-privatekey", "ssh-keygen"},
+		"SSH DSA":                          {secretOf("ssh-privatekey", string(dsaKey(t))), "ssh-privatekey", "ed25519"},
+		"both kinds":                       {secretOf("ssh-privatekey", string(private), "git.asc", string(pgp), "passphrase", phrase), "git.asc", "together with ssh-privatekey"},
+		"several lines in the passphrase":  {secretOf("git.asc", string(pgp), "passphrase", phrase+"\nmore"), "passphrase", "line breaks"},
+		"OpenPGP, passphrase missing":      {secretOf("git.asc", string(pgp)), "git.asc", "put its passphrase"},
+		"OpenPGP, passphrase wrong":        {secretOf("git.asc", string(pgp), "passphrase", phrase+"!"), "git.asc", "correct one"},
+		"OpenPGP, the public key":          {secretOf("git.asc", string(pgpPublic)), "git.asc", "export-secret-keys"},
+		"OpenPGP, not armored":             {secretOf("git.asc", string(pgpBinary), "passphrase", phrase), "git.asc", "--armor"},
+		"OpenPGP, cut short":               {secretOf("git.asc", string(pgp[:len(pgp)/2]), "passphrase", phrase), "git.asc", "--armor"},
+		"OpenPGP, two keys":                {secretOf("git.asc", string(two), "passphrase", phrase), "git.asc", "not several"},
+		"OpenPGP, SSH key under its name":  {secretOf("git.asc", string(private)), "git.asc", "--armor"},
+		"SSH, OpenPGP key under its name":  {secretOf("identity", string(pgp), "passphrase", phrase), "identity", "ssh-keygen"},
+		"OpenPGP DSA, random signatures":   {secretOf("git.asc", string(gpgKey(t, "dsa1024"))), "git.asc", "RSA, Ed25519"},
+		"OpenPGP brainpool":                {secretOf("git.asc", string(gpgKey(t, "brainpoolP256r1"))), "git.asc", "NIST-curve"},
+		"OpenPGP, as much memory as asked": {secretOf("git.asc", string(argon2Key(t)), "passphrase", phrase), "git.asc", "export it with gpg"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			signer, err := git.ParseSigningSecret(tc.data)
 			e := wantError[*git.SecretError](t, err)
 			wantEqual(t, "key", e.Key, tc.key)
-			if e.Reason == "" {
-				t.Error("no reason")
+			if !strings.Contains(e.Reason, tc.cure) {
+				t.Errorf("reason is %q, want the cure: %s", e.Reason, tc.cure)
 			}
 			var contents [][]byte
 			for _, value := range tc.data {

@@ -5,6 +5,10 @@ package git_test
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"strings"
 	"sync"
@@ -290,4 +294,20 @@ func TestSignerIsSafeForConcurrentUse(t *testing.T) {
 			wantEqual(t, "the same commit on c", f.MustHead("c"), f.MustHead("a"))
 		})
 	}
+}
+
+// A key that can be read and is then too weak for the library to sign with.
+func TestKeyThatCannotSign(t *testing.T) {
+	t.Setenv("GODEBUG", "rsa1024min=0") // to make it
+	weak, err := rsa.GenerateKey(rand.Reader, 768)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("GODEBUG", "")
+	key := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(weak)})
+	f := setup(t)
+	_, err = f.openSigned(t, secretOf("ssh-privatekey", string(key))).Push(t.Context(), "main", []git.Commit{commit("a.yaml", "a: 1\n")}, nil)
+	e := wantError[*git.SecretError](t, err)
+	wantNoSecret(t, e.Error(), key)
+	wantEqual(t, "head", f.MustHead("main"), "")
 }

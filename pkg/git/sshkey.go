@@ -13,7 +13,7 @@ import (
 // What can be wrong with an SSH private key. The texts read on from the name of
 // the key of the Secret, and hold nothing of its content.
 var (
-	errKeyFormat         = errors.New("must be an unencrypted or OpenSSH-encrypted private key in PEM form, as ssh-keygen writes it: RSA, ECDSA or Ed25519")
+	errKeyFormat         = errors.New("must be a private key in the form that ssh-keygen writes: RSA, ECDSA or Ed25519")
 	errKeyPassphrase     = errors.New("is encrypted: put its passphrase into the key passphrase of the Secret")
 	errKeyPassphraseFits = errors.New("cannot be decrypted with the passphrase: correct one of the two")
 	errKeyDSA            = errors.New("is a DSA key, which is not accepted any more: make another one with ssh-keygen -t ed25519")
