@@ -45,7 +45,7 @@ func (a *advertisement) tip(branch string) plumbing.Hash {
 	return a.branches[branch]
 }
 
-// remoteError is a line by which the remote ends the conversation.
+// remoteError is the words by which the remote ends the conversation.
 type remoteError struct{ text string }
 
 func (e *remoteError) Error() string { return e.text }

@@ -5,8 +5,10 @@ package git
 
 import (
 	"fmt"
+	"net"
 	"net/url"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -15,7 +17,7 @@ type remote struct {
 	scheme string // http, https or ssh
 	user   string // ssh only
 	host   string // with the port, if one is given
-	path   string
+	path   string // over ssh as the remote's shell is given it
 }
 
 // CheckURL accepts https://host/path, ssh://[user@]host[:port]/path and the
@@ -55,7 +57,10 @@ func parseURL(raw string, allowInsecureHTTP bool) (remote, error) {
 			return invalid("must not use http: credentials and commits would travel unprotected; use https, or let the server allow it with --allow-insecure-http")
 		}
 	case "ssh":
-		r.user = u.User.Username()
+		r.user, r.path = u.User.Username(), sshPath(u.Path)
+		if unfitForSSH(r.user) || unfitForSSH(u.Path) {
+			return invalid("must not contain control characters, nor a user name that starts with a dash")
+		}
 	default:
 		return invalid("must use https, ssh or the scp-like form user@host:path, not %s", r.scheme)
 	}
@@ -72,10 +77,30 @@ func parseURL(raw string, allowInsecureHTTP bool) (remote, error) {
 	return r, nil
 }
 
-// parseSCP reads user@host:path, the form that git clone takes for SSH.
+// sshPath gives the home directory that git's URLs write as /~user.
+func sshPath(path string) string {
+	if strings.HasPrefix(path, "/~") {
+		return path[1:]
+	}
+	return path
+}
+
+// unfitForSSH says whether an argument could be taken for an option, or for more
+// than one line.
+func unfitForSSH(s string) bool {
+	return strings.HasPrefix(s, "-") || strings.ContainsFunc(s, unicode.IsControl) || !utf8.ValidString(s)
+}
+
+// parseSCP reads user@host:path, the form that git clone takes for SSH; the host
+// may be an IPv6 address in brackets.
 func parseSCP(raw string) (remote, error) {
 	host, path, ok := strings.Cut(raw, ":")
-	if strings.HasPrefix(host, "[") || !ok || strings.Contains(host, "/") {
+	if user, rest, bracket := strings.Cut(raw, "["); bracket && (user == "" || strings.HasSuffix(user, "@")) {
+		var address string
+		address, path, ok = strings.Cut(rest, "]:")
+		host, ok = user+"["+address+"]", ok && net.ParseIP(address) != nil
+	}
+	if !ok || strings.Contains(host, "/") {
 		return remote{}, &InvalidError{Subject: "url", Reason: "must be https://host/path, ssh://user@host/path or user@host:path"}
 	}
 	r := remote{scheme: "ssh", host: host, path: path}
@@ -85,8 +110,8 @@ func parseSCP(raw string) (remote, error) {
 	switch {
 	case r.host == "" || strings.HasPrefix(r.host, "-") || strings.Contains(r.host, "@"):
 		return remote{}, &InvalidError{Subject: "url", Reason: "must name a host before the colon"}
-	case strings.HasPrefix(r.user, "-"):
-		return remote{}, &InvalidError{Subject: "url", Reason: "must not have a user name that starts with a dash"}
+	case unfitForSSH(r.user) || unfitForSSH(path):
+		return remote{}, &InvalidError{Subject: "url", Reason: "must not have a user name or a path that starts with a dash"}
 	case strings.Trim(path, "/") == "":
 		return remote{}, &InvalidError{Subject: "url", Reason: "must name a repository after the colon"}
 	}

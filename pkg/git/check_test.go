@@ -29,6 +29,7 @@ func TestCheckURL(t *testing.T) {
 	for _, url := range []string{
 		"https://github.com/org/repo", "https://github.com/org/repo.git", "https://host:8443/a/b/", "https://dev.azure.com/o/p/_git/r%20x",
 		"ssh://git@github.com/org/repo.git", "ssh://host:2222/repo", "git@github.com:org/repo.git", "host:repo", "HTTPS://host/x", "https://[::1]:8443/x",
+		"ssh://git@[::1]:2222/repo", "git@[::1]:repo", "[fe80::1]:a/b", "ssh://host/with%20space", "ssh://host/~user/repo", "host:/abs/repo",
 	} {
 		if err := git.CheckURL(url, false); err != nil {
 			t.Errorf("%q: %v", url, err)
@@ -42,6 +43,7 @@ func TestCheckURL(t *testing.T) {
 		"/repo", "./repo", "repo", "https://", "https://host", "https://host/", "https:///repo", "https://host/repo?token=s3cret", "https://host/repo#s3cret",
 		"https://host/re po", "https://host/re\npo", "ext::sh -c s3cret", "-oProxyCommand=x:repo", "-x@host:repo", "git@-host:repo", "ssh://-host/repo",
 		"host:", "git@:repo", "https://host\x00/x", "https://s3cret%zz@host/x", "https://@host/repo",
+		"host:-oProxyCommand=x", "ssh://-x@host/repo", "ssh://a%0Ab@host/repo", "ssh://host/a%0Ab", "ssh://host/a%00", "ssh://host/%ff", "git@[::1]repo", "git@[host]:repo", "git@[::1:repo",
 	} {
 		err := git.CheckURL(url, false)
 		wantInvalid(t, "url", url, err)
@@ -52,10 +54,6 @@ func TestCheckURL(t *testing.T) {
 }
 
 func TestNewRepositoryRefusesWhatItCannotUse(t *testing.T) {
-	for _, url := range []string{"ssh://git@host/repo", "git@host:repo"} {
-		_, err := git.NewRepository(git.Config{URL: url})
-		wantError[*git.UnsupportedError](t, err)
-	}
 	_, err := git.NewRepository(git.Config{URL: "http://host/repo"})
 	wantError[*git.InvalidError](t, err)
 }

@@ -5,6 +5,7 @@ package git
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -32,6 +33,7 @@ type material struct {
 	clientCertificate []byte
 	clientKey         []byte
 
+	sshKeyName    string // the key of the Secret that holds the next
 	sshPrivateKey []byte
 	sshPassphrase string
 	knownHosts    []byte
@@ -76,12 +78,12 @@ func ParseSecret(data map[string][]byte) (Credentials, error) {
 		password:          p.line("password"),
 		bearerToken:       p.line("bearerToken"),
 		sshPassphrase:     p.line("passphrase"),
-		sshPrivateKey:     p.first("ssh-privatekey", "identity", "sshPrivateKey"),
 		knownHosts:        p.first("known_hosts"),
 		ca:                p.first("ca.crt", "caFile"),
 		clientCertificate: p.first("tls.crt", "certFile", "tlsClientCertData"),
 		clientKey:         p.first("tls.key", "keyFile", "tlsClientCertKey"),
 	}
+	m.sshKeyName, m.sshPrivateKey = p.sshKey()
 	if len(m.sshPrivateKey) > 0 && m.sshPassphrase == "" {
 		m.sshPassphrase, m.password = m.password, ""
 	}
@@ -154,9 +156,26 @@ func (c Credentials) material() material {
 	return c.m()
 }
 
+// freshCredentials reads them for one session (G9).
+func freshCredentials(ctx context.Context, read func(context.Context) (Credentials, error)) (Credentials, error) {
+	if read == nil {
+		return Credentials{}, nil
+	}
+	c, err := read(ctx)
+	if err != nil {
+		return Credentials{}, fmt.Errorf("reading the credentials: %w", err)
+	}
+	return c, nil
+}
+
 func (c Credentials) equal(d Credentials) bool {
 	a, b := c.material(), d.material()
-	return a.username == b.username && a.password == b.password && a.bearerToken == b.bearerToken && c.sameTLS(d)
+	return a.username == b.username && a.password == b.password && a.bearerToken == b.bearerToken && c.sameTLS(d) && c.sameSSH(d)
+}
+
+func (c Credentials) sameSSH(d Credentials) bool {
+	a, b := c.material(), d.material()
+	return a.sshPassphrase == b.sshPassphrase && bytes.Equal(a.sshPrivateKey, b.sshPrivateKey) && bytes.Equal(a.knownHosts, b.knownHosts)
 }
 
 func (c Credentials) sameTLS(d Credentials) bool {

@@ -42,6 +42,44 @@ func (e *UnauthorizedError) Error() string {
 	return "the remote does not accept the credentials: " + e.Text
 }
 
+// HostKeyProblem is what is wrong with the key that an SSH server shows.
+type HostKeyProblem string
+
+const (
+	// HostKeyUnknown: known_hosts has no key of the host.
+	HostKeyUnknown HostKeyProblem = "Unknown"
+	// HostKeyChanged: known_hosts has others of the host.
+	HostKeyChanged HostKeyProblem = "Changed"
+	// HostKeyRevoked: known_hosts says so.
+	HostKeyRevoked HostKeyProblem = "Revoked"
+	// HostKeyCertificateInvalid: it is certified by an authority of known_hosts, but
+	// not for this host or not for today.
+	HostKeyCertificateInvalid HostKeyProblem = "CertificateInvalid"
+)
+
+// HostKeyError says that an SSH server shows a key that is not known to be its
+// own. Nothing was sent to it, no credentials either (G9).
+type HostKeyError struct {
+	// Host as known_hosts writes it: with the port, unless it is 22.
+	Host    string
+	Problem HostKeyProblem
+	// KeyType such as ssh-ed25519, and Fingerprint (SHA256:…) of the key that was seen.
+	KeyType, Fingerprint string
+}
+
+func (e *HostKeyError) Error() string {
+	seen := fmt.Sprintf("the %s key %s of host %s ", e.KeyType, e.Fingerprint, e.Host)
+	switch e.Problem {
+	case HostKeyRevoked:
+		return seen + "is revoked by known_hosts in the Secret"
+	case HostKeyCertificateInvalid:
+		return seen + "has a certificate that is not valid for it now: renew the server's host certificate"
+	case HostKeyChanged:
+		return seen + "is not one of those that known_hosts in the Secret lists for it: somebody may be in between; if the host publishes this fingerprint, add its key"
+	}
+	return seen + "is not in known_hosts in the Secret: compare the fingerprint with the one that the host publishes, and add the line of ssh-keyscan"
+}
+
 // UnreachableError says that the remote gave no usable answer; the same push may
 // succeed later. Whether this one did could not be learnt (Commit.Recorded).
 type UnreachableError struct {

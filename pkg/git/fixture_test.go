@@ -6,6 +6,7 @@ package git_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -19,11 +20,34 @@ type fixture struct {
 	*gitserver.TestRepository
 	server *gitserver.Server
 	repo   *git.Repository
+
+	// ssh is set when the repository is reached over SSH, with secret.
+	ssh    *gitserver.SSHServer
+	secret map[string][]byte
+	seen   int // pushes over SSH that were counted already
 }
+
+// transportVariable, set to ssh, makes setup choose SSH instead of HTTP.
+const transportVariable = "KOMMIT_TEST_GIT_TRANSPORT"
 
 func setup(t *testing.T, args ...string) *fixture {
 	t.Helper()
+	if os.Getenv(transportVariable) == "ssh" {
+		return setupSSH(t, gitserver.SSHConfig{}, args...)
+	}
 	return setupOn(t, gitserver.New(t, gitserver.Config{}), args...)
+}
+
+func setupSSH(t *testing.T, c gitserver.SSHConfig, args ...string) *fixture {
+	t.Helper()
+	s := gitserver.New(t, gitserver.Config{})
+	r := s.NewRepository(t, "repo.git", args...)
+	h, key := s.NewSSH(t, c)
+	r.URL = h.URL(r.Name)
+	f := &fixture{TestRepository: r, server: s, ssh: h}
+	f.secret = map[string][]byte{"identity": key, "known_hosts": h.KnownHosts()}
+	f.repo = f.open(t, nil)
+	return f
 }
 
 func setupOn(t *testing.T, s *gitserver.Server, args ...string) *fixture {
@@ -38,6 +62,9 @@ func setupOn(t *testing.T, s *gitserver.Server, args ...string) *fixture {
 func (f *fixture) open(t *testing.T, secret map[string][]byte) *git.Repository {
 	t.Helper()
 	c := git.Config{URL: f.URL, AllowInsecureHTTP: true, Timeout: 30 * time.Second}
+	if secret == nil {
+		secret = f.secret
+	}
 	if secret != nil {
 		c.Credentials = func(context.Context) (git.Credentials, error) { return git.ParseSecret(secret) }
 	}
@@ -106,9 +133,18 @@ func (f *fixture) count(t *testing.T, branch string) int {
 	return len(strings.Fields(out))
 }
 
-// posts counts the pushes among the requests since the last call.
-func (f *fixture) posts() int {
+// posts counts the pushes since the last call.
+func (f *fixture) posts(t *testing.T) int {
+	t.Helper()
 	n := 0
+	if f.ssh != nil {
+		all, err := f.ssh.Pushes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, f.seen = all-f.seen, all
+		return n
+	}
 	for _, r := range f.server.Requests() {
 		if r.Method == "POST" && strings.HasSuffix(r.Path, "/git-receive-pack") {
 			n++

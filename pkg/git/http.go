@@ -61,7 +61,7 @@ type httpSession struct {
 var _ session = (*httpSession)(nil)
 
 func (t *httpTransport) open(ctx context.Context, s service, refs bool) (session, error) {
-	creds, err := t.fresh(ctx)
+	creds, err := freshCredentials(ctx, t.credentials)
 	if err != nil {
 		return nil, err
 	}
@@ -87,17 +87,6 @@ func (t *httpTransport) open(ctx context.Context, s service, refs bool) (session
 		t.mu.Unlock()
 	}
 	return h, nil
-}
-
-func (t *httpTransport) fresh(ctx context.Context) (Credentials, error) {
-	if t.credentials == nil {
-		return Credentials{}, nil
-	}
-	c, err := t.credentials(ctx)
-	if err != nil {
-		return Credentials{}, fmt.Errorf("reading the credentials: %w", err)
-	}
-	return c, nil
 }
 
 // clientFor keeps one client, and with it one pool of connections, for as long
@@ -201,12 +190,7 @@ func (h *httpSession) advertise(ctx context.Context) error {
 // isPacket says whether an answer starts as the smart protocol does, whatever
 // its Content-Type says.
 func isPacket(start []byte) bool {
-	for _, c := range start[:4] {
-		if (c < '0' || c > '9') && (c < 'a' || c > 'f') && (c < 'A' || c > 'F') {
-			return false
-		}
-	}
-	return bytes.IndexByte([]byte("#v0123456789abcdefE"), start[4]) >= 0
+	return isHex(start[:4]) && bytes.IndexByte([]byte("#v0123456789abcdefE"), start[4]) >= 0
 }
 
 // notSmart explains an answer with a good status that is no list of refs: the

@@ -84,7 +84,7 @@ func TestRedirectOfThePushIsRefused(t *testing.T) {
 		if !strings.Contains(e.Error(), "/x/repo.git/git-receive-pack") {
 			t.Errorf("error %v does not say where to", e)
 		}
-		wantEqual(t, "pushes", f.posts(), 1)
+		wantEqual(t, "pushes", f.posts(t), 1)
 	}
 }
 

@@ -61,7 +61,7 @@ func TestG4RefusalsInTheRemotesOwnWords(t *testing.T) {
 				}
 			}
 			wantEqual(t, "head", f.MustHead("main"), head)
-			wantEqual(t, "pushes", f.posts(), 1) // no retry
+			wantEqual(t, "pushes", f.posts(t), 1) // no retry
 		})
 	}
 }
@@ -195,7 +195,7 @@ func TestG4CutConnectionAfterThePushLanded(t *testing.T) {
 			})
 			b := f.pushOne(t, "main", commit("a", "1\n"))
 			wantEqual(t, "head", f.MustHead("main"), b.Hash)
-			wantEqual(t, "pushes", f.posts(), 1)
+			wantEqual(t, "pushes", f.posts(t), 1)
 		})
 	}
 }
@@ -221,7 +221,7 @@ func TestG4LandedBeneathAForeignCommit(t *testing.T) {
 			})
 			b := f.pushOne(t, "main", commit("a", "1\n"))
 			wantEqual(t, "ours", f.Must("rev-parse", "main~2"), b.Hash)
-			wantEqual(t, "pushes", f.posts(), 1)
+			wantEqual(t, "pushes", f.posts(t), 1)
 			wantEqual(t, "commits", f.count(t, "main"), 4)
 		})
 	}
@@ -340,19 +340,25 @@ func TestLargePushIsAskedForFirst(t *testing.T) { // gitea#32839: 413 before the
 		}
 		next.ServeHTTP(w, r)
 	})
-	noise := make([]byte, 3<<20)
-	for i, x := 0, uint32(1); i < len(noise); i++ {
-		x = x*1664525 + 1013904223
-		noise[i] = byte(x >> 24)
-	}
-	_, err := f.repo.Push(t.Context(), "main", []git.Commit{commit("big", string(noise))}, nil)
+	big := string(noise(3 << 20))
+	_, err := f.repo.Push(t.Context(), "main", []git.Commit{commit("big", big)}, nil)
 	e := wantError[*git.RefusedError](t, err)
 	if !strings.Contains(e.Text, "413") || !strings.Contains(e.Text, "too large body") {
 		t.Errorf("text %q", e.Text)
 	}
 	i.handler.Store(nil)
-	f.pushOne(t, "main", commit("big", string(noise)))
-	wantEqual(t, "bytes", len(f.MustShow("main", "big")), len(noise))
+	f.pushOne(t, "main", commit("big", big))
+	wantEqual(t, "bytes", len(f.MustShow("main", "big")), len(big))
+}
+
+// noise cannot be compressed.
+func noise(size int) []byte {
+	b := make([]byte, size)
+	for i, x := 0, uint32(1); i < len(b); i++ {
+		x = x*1664525 + 1013904223
+		b[i] = byte(x >> 24)
+	}
+	return b
 }
 
 func TestConnectionsAreReused(t *testing.T) { // go-git#590, keptn#9395
@@ -395,7 +401,7 @@ func TestLaggingReplica(t *testing.T) {
 	first := f.pushOne(t, "main", commit("a", "1\n"))
 	second := f.pushOne(t, "main", commit("a", "2\n"))
 	third := f.pushOne(t, "main", commit("a", "3\n"))
-	wantEqual(t, "pushes", f.posts(), 3)
+	wantEqual(t, "pushes", f.posts(t), 3)
 	wantEqual(t, "head", f.MustHead("main"), third.Hash)
 	wantEqual(t, "history", f.Must("rev-parse", "main~1", "main~2"), second.Hash+"\n"+first.Hash)
 

@@ -31,8 +31,9 @@ const maxReplays = 5
 // The result has one Built for each commit. With a nil error its hashes are on
 // the branch. Otherwise the error is
 //
-//   - *RefusedError, *UnauthorizedError or *UnsupportedError: they are not there.
-//     A refused batch is better sent one by one, for one commit spoils all (G6);
+//   - *RefusedError, *UnauthorizedError, *HostKeyError, *SecretError or
+//     *UnsupportedError: they are not there. A refused batch is better sent one by
+//     one, for one commit spoils all (G6);
 //   - ErrMoved: they are not there, and others were quicker each time;
 //   - *UnreachableError, or the context's: it could not be learnt whether they are
 //     there. Give the recorded hashes to the next Push (Commit.Recorded);

@@ -216,7 +216,7 @@ func TestG6BatchIsOnePush(t *testing.T) {
 		commits = append(commits, commit(fmt.Sprintf("d/%d.yaml", i), "x: 1\n", "last.yaml", fmt.Sprintf("n: %d\n", i)))
 	}
 	built := f.push(t, "main", commits...)
-	wantEqual(t, "pushes", f.posts(), 1)
+	wantEqual(t, "pushes", f.posts(t), 1)
 	wantEqual(t, "commits", f.count(t, "main"), 40)
 	wantEqual(t, "head", f.MustHead("main"), built[39].Hash)
 	log, _ := f.Log(t.Context(), "main", "--reverse", "--format=%H")
@@ -267,7 +267,7 @@ func TestAllCommitsFailedSendsNothing(t *testing.T) {
 	if err != nil || built[0].Err == nil {
 		t.Fatalf("built %+v, error %v", built, err)
 	}
-	wantEqual(t, "pushes", f.posts(), 0)
+	wantEqual(t, "pushes", f.posts(t), 0)
 }
 
 func TestNothingToCommitIsNoPush(t *testing.T) { // kuberpult 502ee551c, fleet#2341
@@ -285,7 +285,7 @@ func TestNothingToCommitIsNoPush(t *testing.T) { // kuberpult 502ee551c, fleet#2
 			b := f.pushOne(t, "main", c)
 			wantEqual(t, "hash", b.Hash, "")
 			wantEqual(t, "changed", len(b.Changed), 0)
-			wantEqual(t, "pushes", f.posts(), 0)
+			wantEqual(t, "pushes", f.posts(t), 0)
 			wantEqual(t, "head", f.MustHead("main"), head)
 		})
 	}
@@ -323,7 +323,7 @@ func TestD2HashesAreRecordedBeforeTheyAreSent(t *testing.T) {
 	var recorded string
 	built, err := f.repo.Push(t.Context(), "main", []git.Commit{commit("a", "1\n"), commit("a", "1\n")}, func(b []git.Built) error {
 		wantEqual(t, "branch while recording", f.MustHead("main"), "")
-		wantEqual(t, "pushes while recording", f.posts(), 0)
+		wantEqual(t, "pushes while recording", f.posts(t), 0)
 		recorded = b[0].Hash
 		wantEqual(t, "hash of nothing", b[1].Hash, "")
 		return nil
@@ -342,7 +342,7 @@ func TestD2FailedRecordSendsNothing(t *testing.T) {
 	if !errors.Is(err, full) {
 		t.Fatalf("error %v", err)
 	}
-	wantEqual(t, "pushes", f.posts(), 0)
+	wantEqual(t, "pushes", f.posts(t), 0)
 	wantEqual(t, "head", f.MustHead("main"), "")
 }
 
@@ -361,7 +361,7 @@ func TestD2RecordedCommitsThatLandedAreNotMadeAgain(t *testing.T) {
 	f.server.Requests()
 	b := f.pushOne(t, "main", again)
 	wantEqual(t, "hash", b.Hash, landed.Hash)
-	wantEqual(t, "pushes", f.posts(), 0)
+	wantEqual(t, "pushes", f.posts(t), 0)
 	wantEqual(t, "head", f.MustHead("main"), head)
 
 	// One that did not land is made, beside one that did.

@@ -81,7 +81,11 @@ func readReport(r io.Reader, ref string) report {
 	for {
 		payload, flush, err := p.next()
 		if err != nil {
-			complete = errors.Is(err, io.EOF)
+			var said *remoteError
+			if errors.As(err, &said) {
+				text.WriteString(said.text)
+			}
+			complete = said != nil || errors.Is(err, io.EOF)
 			break
 		}
 		if flush || len(payload) == 0 {

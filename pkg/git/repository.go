@@ -17,7 +17,7 @@ import (
 
 // Config says where a repository is and how to reach it.
 type Config struct {
-	// URL as CheckURL accepts it. SSH is not supported yet.
+	// URL as CheckURL accepts it.
 	URL string
 	// Credentials are read for each session, and once more when the remote does not
 	// accept them, so that a changed Secret or an expired token needs no restart
@@ -62,7 +62,7 @@ const (
 )
 
 // NewRepository opens no connection. It returns an *InvalidError for a URL that
-// cannot be used and an *UnsupportedError for one that cannot be used yet.
+// cannot be used.
 func NewRepository(c Config) (*Repository, error) {
 	r, err := parseURL(c.URL, c.AllowInsecureHTTP)
 	if err != nil {
@@ -75,7 +75,7 @@ func NewRepository(c Config) (*Repository, error) {
 		c.CacheBytes = defaultCacheBytes
 	}
 	if r.scheme == "ssh" {
-		return nil, &UnsupportedError{What: "SSH remotes; use the https URL of the repository"}
+		return newRepository(newSSHTransport(r, c), c.CacheBytes), nil
 	}
 	repository := newRepository(newHTTPTransport(r, c), c.CacheBytes)
 	repository.signer = c.Signer
@@ -90,8 +90,9 @@ func newRepository(t transport, cacheBytes int64) *Repository {
 func (r *Repository) Close() { r.transport.close() }
 
 // Probe asks whether the remote is there, accepts the credentials and offers to
-// take pushes: nil, or *UnauthorizedError, *RefusedError, *UnreachableError or
-// *UnsupportedError. It costs one request and changes nothing.
+// take pushes: nil, or *UnauthorizedError, *HostKeyError, *SecretError,
+// *RefusedError, *UnreachableError or *UnsupportedError, or that of reading the
+// credentials. It costs one request and changes nothing.
 func (r *Repository) Probe(ctx context.Context) error {
 	s, err := r.transport.open(ctx, receivePack, true)
 	if err != nil {

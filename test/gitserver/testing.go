@@ -37,6 +37,27 @@ func New(t TB, c Config) *Server {
 	return s
 }
 
+// NewSSH serves the same repositories over SSH too, and ends that with the test. It
+// returns a private key that may log in, as a file of OpenSSH.
+func (s *Server) NewSSH(t TB, c SSHConfig) (h *SSHServer, privateKey []byte) {
+	t.Helper()
+	signer, privateKey, err := NewKey("ed25519", "")
+	if err != nil {
+		t.Fatalf("making a key: %v", err)
+	}
+	c.Authorized = append(c.Authorized, signer.PublicKey())
+	h, err = s.StartSSH(context.WithoutCancel(t.Context()), c)
+	if err != nil {
+		t.Fatalf("starting sshd: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := h.Close(); err != nil {
+			t.Errorf("stopping sshd: %v", err)
+		}
+	})
+	return h, privateKey
+}
+
 // NewRepository makes an empty repository that is checked when the test ends.
 func (s *Server) NewRepository(t TB, name string, args ...string) *TestRepository {
 	t.Helper()
