@@ -3,7 +3,8 @@
 
 # Everything here works from a clean clone with Go, git and make. No tool is
 # installed: those that are needed are built by Go from the modules in hack/tools
-# and test/controlplane/binaries.
+# and test/controlplane/binaries. The tests also want OpenSSH: ssh and ssh-keygen,
+# and its server, which is taken from Debian's package if it is not installed.
 
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -o errexit -o nounset -o pipefail -c
@@ -70,11 +71,11 @@ endif
 	$(SECTION) 'all passed'
 
 .PHONY: test-fast
-test-fast: ## Run the unit tests without the race detector, for the inner loop.
+test-fast: sshd ## Run the unit tests without the race detector, for the inner loop.
 	go test $(TESTFLAGS) $(UNIT)
 
 .PHONY: test-unit
-test-unit: ## Run the unit tests.
+test-unit: sshd ## Run the unit tests.
 	$(SECTION) unit
 	$(GOTEST) $(TESTFLAGS) $(if $(SELECTED),$(UNIT),$(UNIT_REST))
 	cd hack/tools && go test ./...
@@ -88,7 +89,7 @@ update-conformance: ## Record the names of etcd3's tests, after an update of k8s
 	go run ./hack/conformance -update
 
 .PHONY: test-integration
-test-integration: controlplane ## Run the tests of the test control plane and its users.
+test-integration: controlplane sshd ## Run the tests of the test control plane and its users.
 	$(SECTION) integration
 	$(GOTEST) $(TESTFLAGS) $(INTEGRATION)
 
@@ -104,6 +105,9 @@ bench: ## Measure against others; B=regexp selects by name.
 .PHONY: controlplane
 controlplane: ## Build etcd and Kubernetes for the tests (minutes the first time).
 	@go run ./hack/controlplane >/dev/null
+.PHONY: sshd
+sshd: ## Unpack Debian's sshd for the tests, if none is installed.
+	@go run ./hack/sshd >/dev/null
 
 ##@ Verify and update: each verify-x that fails is put right by its update-x
 

@@ -257,8 +257,6 @@ func (p *Pool) failed(w *worker, repository *git.Repository, e *entry, err error
 		refused      *git.RefusedError
 		unsupported  *git.UnsupportedError
 		unauthorized *git.UnauthorizedError
-		secret       *SecretError
-		key          *git.SecretError
 		unreachable  *git.UnreachableError
 	)
 	p.backlog(e.write.Target).failure = err.Error()
@@ -276,7 +274,7 @@ func (p *Pool) failed(w *worker, repository *git.Repository, e *entry, err error
 	case errors.As(err, &unauthorized):
 		p.tell(e, v1alpha1.ReasonAuthenticationFailed, err.Error())
 		w.fail(repository, 0)
-	case errors.As(err, &secret), errors.As(err, &key):
+	case secretAtFault(err):
 		p.tell(e, v1alpha1.ReasonAuthenticationFailed, err.Error())
 		w.fail(repository, 0)
 		p.readiness.checkProvider(e.destination.provider)

@@ -234,6 +234,15 @@ func (e *SecretError) Error() string { return fmt.Sprintf("Secret %s: %v", e.Sec
 // Unwrap returns the cause.
 func (e *SecretError) Unwrap() error { return e.Err }
 
+// secretAtFault says whether a session could not begin because of what the Secret
+// holds: nothing, nothing that can be used, or no such key of the host.
+func secretAtFault(err error) bool {
+	_, unread := errors.AsType[*SecretError](err)
+	_, malformed := errors.AsType[*git.SecretError](err)
+	_, hostKey := errors.AsType[*git.HostKeyError](err)
+	return unread || malformed || hostKey
+}
+
 // credentials are read for each session, so that a rotated Secret is used at
 // once (G9).
 func (d *destinations) credentials(ctx context.Context, name types.NamespacedName) (git.Credentials, error) {

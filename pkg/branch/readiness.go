@@ -226,12 +226,11 @@ func (r *readiness) probe(ctx context.Context, provider *v1alpha1.GitProvider) r
 	}
 	failed := readyCondition{status: metav1.ConditionFalse, stalled: true, message: err.Error()}
 	var (
-		secret       *SecretError
 		unauthorized *git.UnauthorizedError
 		unsupported  *git.UnsupportedError
 	)
 	switch {
-	case errors.As(err, &secret):
+	case secretAtFault(err):
 		failed.reason = v1alpha1.ReasonInvalidSecret
 	case errors.As(err, &unauthorized):
 		failed.reason = v1alpha1.ReasonAuthenticationFailed

@@ -5,10 +5,12 @@ package branch
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/crypto/ssh"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +18,7 @@ import (
 	"github.com/kommit-dev/kommit/apis/kommit/v1alpha1"
 	"github.com/kommit-dev/kommit/generated/informers/externalversions"
 	"github.com/kommit-dev/kommit/pkg/window"
+	"github.com/kommit-dev/kommit/test/gitserver"
 )
 
 // Several closed windows of a target that cannot be written to wait together and
@@ -60,6 +63,42 @@ func TestMendedProviderIsUsedForWaitingWrites(t *testing.T) {
 	w.save("alice", "first", "One")
 	w.await("first", v1alpha1.ReasonAuthenticationFailed)
 	change("git")
+	w.await("first", v1alpha1.ReasonCommitted)
+	w.awaitProvider(v1alpha1.ReasonReady)
+	w.wantSubjects("alice: One")
+}
+
+// Over SSH the Secret says who the host is too: what it lacks is named on the
+// provider, and adding it is enough.
+func TestMendedKnownHostsIsUsedForWaitingWrites(t *testing.T) {
+	w := newWorld(t)
+	h, key := w.server.NewSSH(t, gitserver.SSHConfig{})
+	secrets := w.cluster.CoreV1().Secrets(namespace)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "ssh"}, Data: map[string][]byte{"ssh-privatekey": key}}
+	w.must(secrets.Create(w.ctx, secret, metav1.CreateOptions{}))
+	providers := w.client.KommitV1alpha1().GitProviders(namespace)
+	change := func() {
+		provider, err := providers.Get(w.ctx, "git", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		provider.Generation++
+		provider.Spec.URL, provider.Spec.SecretRef.Name = h.URL(w.repository.Name), "ssh"
+		w.must(providers.Update(w.ctx, provider, metav1.UpdateOptions{}))
+	}
+	change()
+	w.awaitProvider(v1alpha1.ReasonInvalidSecret) // no known_hosts
+	secret.Data["known_hosts"] = []byte("example.com " + string(ssh.MarshalAuthorizedKey(h.HostKeys()[0])))
+	w.must(secrets.Update(w.ctx, secret, metav1.UpdateOptions{}))
+	w.edit("alice", "a", "one")
+	w.save("alice", "first", "One")
+	refused := w.await("first", v1alpha1.ReasonAuthenticationFailed)
+	if fingerprint := ssh.FingerprintSHA256(h.HostKeys()[0]); !strings.Contains(fmt.Sprint(refused.Status.Conditions), fingerprint) {
+		t.Errorf("conditions %v do not name the host key %s", refused.Status.Conditions, fingerprint)
+	}
+	secret.Data["known_hosts"] = h.KnownHosts()
+	w.must(secrets.Update(w.ctx, secret, metav1.UpdateOptions{}))
+	change()
 	w.await("first", v1alpha1.ReasonCommitted)
 	w.awaitProvider(v1alpha1.ReasonReady)
 	w.wantSubjects("alice: One")

@@ -4,7 +4,7 @@
 // Package git writes commits to a branch of a remote repository, and reads its
 // content and history, without a worktree, an index or a clone on disk (G1).
 //
-// A save is two requests when the tip is known: the advertisement of
+// Over HTTP a save is two requests when the tip is known: the advertisement of
 // receive-pack, and the push itself (G2). Objects are immutable and named by
 // their content, so they are kept in one bounded cache per Repository; whatever
 // was evicted or never fetched is asked for by its hash.
@@ -29,5 +29,7 @@
 //   - The outcome of a push is our ref's own line in the report, or else what the
 //     remote says when it is read again; no decision rests on a text (G4).
 //   - Tree entries that an edit does not name are copied byte for byte (G8).
-//   - Credentials live in Credentials and in the header of a request, nowhere else.
+//   - Credentials live in Credentials, in the header of a request and, as an unlocked
+//     SSH key, in the transport, nowhere else.
+//   - Nothing is sent to an SSH server whose host key is not in the Secret (G9).
 package git

@@ -82,7 +82,7 @@ func (t *sshTransport) connect(ctx context.Context, service service, creds Crede
 	if err = s.handshake(ctx, auth); err == nil {
 		err = s.start(ctx)
 	}
-	if !stop() && err == nil {
+	if !stop() {
 		err = t.unreachable(ctx, "reading the list of refs", ctx.Err())
 	}
 	if err != nil {
@@ -236,7 +236,8 @@ func (s *sshSession) start(ctx context.Context) error {
 	s.stdout = bufio.NewReader(stdout)
 	s.end = sync.OnceValue(func() commandEnding { return endingOf(command.Wait()) })
 	if first, err := s.stdout.Peek(4); err == nil && !isHex(first) {
-		// A shell or a forge that answers in plain words.
+		// A shell or a forge that answers in plain words, and may wait for ours.
+		_ = s.stdin.Close()
 		text, _ := io.ReadAll(io.LimitReader(s.stdout, maxText))
 		return s.refusal(string(text))
 	}

@@ -103,7 +103,7 @@ func rowOf(reason string) (row, bool) {
 			message: "the remote refused the commit; it is kept, and tried again when the GitProvider or the GitTarget changes, and every few minutes"}, true
 	case v1alpha1.ReasonAuthenticationFailed:
 		return row{ready: no, reconciling: no, stalled: yes, pushed: no,
-			message: "the remote refused the credentials; the commit is kept, and tried again when the GitProvider or the GitTarget changes, and every minute or so with the Secret as it is then"}, true
+			message: "the remote refused the credentials, or the Secret has none that can be used; the commit is kept, and tried again when the GitProvider or the GitTarget changes, and every minute or so with the Secret as it is then"}, true
 	case v1alpha1.ReasonTargetSuspended:
 		return row{ready: no, reconciling: no, stalled: yes, pushed: no, final: true,
 			message: "the GitTarget is suspended; resume it and save again"}, true

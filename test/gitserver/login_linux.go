@@ -63,6 +63,9 @@ func makeUser(ctx context.Context, log io.Writer) error {
 	fmt.Fprintln(log, "Making the system user sshd, which sshd wants when root runs it: no mount namespace may be made here. Run the tests as an ordinary user to avoid that.")
 	cmd := exec.CommandContext(ctx, "useradd", "--system", "--no-create-home", "--home-dir", "/run/sshd", "--shell", "/usr/sbin/nologin", "sshd")
 	if out, err := cmd.CombinedOutput(); err != nil {
+		if _, made := user.Lookup("sshd"); made == nil {
+			return nil // by the tests of another package
+		}
 		return fmt.Errorf("sshd run by root wants a user sshd, and useradd failed: %w: %s", err, out)
 	}
 	return nil

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package gitserver serves bare repositories over smart HTTP with git's own
-// http-backend, on the loopback interface. Tests start it with New, programs
-// with Start. Received objects are always checked (receive.fsckObjects), and no
+// http-backend, on the loopback interface, and over SSH with OpenSSH's sshd. Tests
+// start it with New, programs with Start. Received objects are always checked (receive.fsckObjects), and no
 // git command it runs sees the configuration of the machine or asks a question.
 package gitserver
 

@@ -30,8 +30,10 @@ type SSHConfig struct {
 	// HostKeyTypes that the server has: ed25519, ecdsa, rsa. Default ed25519, which
 	// is quick to make.
 	HostKeyTypes []string
-	// Authority, when set, certifies the host keys for the server's address.
-	Authority ssh.Signer
+	// Authority, when set, certifies the host keys for the host CertifiedFor, which
+	// is the server's own when it is empty.
+	Authority    ssh.Signer
+	CertifiedFor string
 	// Log is told when sshd has to be fetched first. Default os.Stderr.
 	Log io.Writer
 }
@@ -111,9 +113,11 @@ func (h *SSHServer) configure(c SSHConfig) error {
 		if c.Authority == nil {
 			continue
 		}
-		host, _, err := net.SplitHostPort(h.addr)
-		if err != nil {
-			return err
+		host := c.CertifiedFor
+		if host == "" {
+			if host, _, err = net.SplitHostPort(h.addr); err != nil {
+				return err
+			}
 		}
 		cert, err := certify(c.Authority, signer.PublicKey(), host)
 		if err != nil {
