@@ -76,6 +76,7 @@ func (e *HostKeyError) Error() string {
 		return seen + "has a certificate that is not valid for it now: renew the server's host certificate"
 	case HostKeyChanged:
 		return seen + "is not one of those that known_hosts in the Secret lists for it: somebody may be in between; if the host publishes this fingerprint, add its key"
+	case HostKeyUnknown:
 	}
 	return seen + "is not in known_hosts in the Secret: compare the fingerprint with the one that the host publishes, and add the line of ssh-keyscan"
 }

@@ -48,22 +48,22 @@ func parseKnownHosts(data []byte, name string) (*hostKeys, error) {
 		if len(line) == 0 || line[0] == '#' {
 			continue
 		}
-		fail := func(reason string) (*hostKeys, error) {
-			return nil, &SecretError{Key: "known_hosts", Reason: fmt.Sprintf("line %d: %s", number, reason)}
+		fail := func(reason string) error {
+			return &SecretError{Key: "known_hosts", Reason: fmt.Sprintf("line %d: %s", number, reason)}
 		}
 		fields := strings.Fields(string(line))
 		if strings.HasPrefix(fields[0], "@") {
 			fields = fields[1:]
 		}
 		if len(fields) < 3 {
-			return fail("must be a host, a key type and a key in base64")
+			return nil, fail("must be a host, a key type and a key in base64")
 		}
 		if !slices.Contains(plainHostKeyTypes(), fields[1]) {
 			continue
 		}
 		marker, _, key, _, _, err := ssh.ParseKnownHosts(line)
 		if err != nil {
-			return fail("does not hold a key of type " + fields[1])
+			return nil, fail("does not hold a key of type " + fields[1])
 		}
 		if !matchHost(strings.Split(fields[0], ","), name) {
 			continue
@@ -76,7 +76,7 @@ func parseKnownHosts(data []byte, name string) (*hostKeys, error) {
 		case "revoked":
 			h.revoked = append(h.revoked, key)
 		default:
-			return fail("has a marker that is neither @cert-authority nor @revoked")
+			return nil, fail("has a marker that is neither @cert-authority nor @revoked")
 		}
 	}
 	return h, nil

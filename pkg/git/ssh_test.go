@@ -37,6 +37,7 @@ func TestOverSSH(t *testing.T) {
 		"PushersOfOneBranchLoseNothing":         TestPushersOfOneBranchLoseNothing,
 		"NothingToCommitIsNoPush":               TestNothingToCommitIsNoPush,
 		"D2HashesAreRecordedBeforeTheyAreSent":  TestD2HashesAreRecordedBeforeTheyAreSent,
+		"LogGoesOnFromItsTip":                   TestLogGoesOnFromItsTip,
 		"SHA256RepositoryIsUnsupported":         TestSHA256RepositoryIsUnsupported,
 	} {
 		t.Run(name, func(t *testing.T) {
