@@ -38,7 +38,7 @@ func newLogin(ctx context.Context, dir string, log io.Writer) (login, error) {
 	}
 	passwd := fmt.Sprintf("%s:x:0:0::%s:/bin/sh\nsshd:x:65533:65534::/run/sshd:/usr/sbin/nologin\n", name, dir)
 	if err := errors.Join(
-		os.WriteFile(filepath.Join(dir, "passwd"), []byte(passwd), 0o644), // #nosec G306 -- as in /etc
+		os.WriteFile(filepath.Join(dir, "passwd"), []byte(passwd), 0o644),                           // #nosec G306 -- as in /etc
 		os.WriteFile(filepath.Join(dir, "shadow"), fmt.Appendf(nil, "%s:x:1::::::\n", name), 0o600), // no password, and not locked
 	); err != nil {
 		return login{}, err
