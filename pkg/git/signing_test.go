@@ -238,7 +238,7 @@ func TestNoKeyNoCommit(t *testing.T) {
 		Push(t.Context(), "main", []git.Commit{commit("a.yaml", "a: 1\n")}, recorded)
 	wantError[*git.SecretError](t, err)
 	wantEqual(t, "head", f.MustHead("main"), "")
-	wantEqual(t, "pushes", f.posts(), 0)
+	wantEqual(t, "pushes", f.posts(t), 0)
 }
 
 // The key is read where a commit is made, and not for what is there already, what

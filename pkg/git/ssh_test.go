@@ -164,9 +164,9 @@ func TestSSHSecretsThatCannotBeUsed(t *testing.T) {
 		"no known_hosts":     {map[string][]byte{"known_hosts": nil}, "known_hosts"},
 		"blank known_hosts":  {map[string][]byte{"known_hosts": []byte("\n \n")}, "known_hosts"},
 		"broken known_hosts": {map[string][]byte{"known_hosts": []byte("host ssh-ed25519 s3cret\n")}, "known_hosts"},
-		"not a key":          {map[string][]byte{"identity": []byte("s3cret")}, "ssh-privatekey"},
-		"no passphrase":      {map[string][]byte{"identity": locked}, "passphrase"},
-		"wrong passphrase":   {map[string][]byte{"identity": locked, "passphrase": []byte("s3cret")}, "passphrase"},
+		"not a key":          {map[string][]byte{"identity": []byte("s3cret")}, "identity"},
+		"no passphrase":      {map[string][]byte{"identity": locked}, "identity"},
+		"wrong passphrase":   {map[string][]byte{"identity": locked, "passphrase": []byte("s3cret")}, "identity"},
 		"nothing for SSH":    {map[string][]byte{"identity": nil, "bearerToken": []byte("s3cret")}, "ssh-privatekey"},
 	} {
 		t.Run(name, func(t *testing.T) {
