@@ -48,15 +48,21 @@ func benchmarks() []benchmark {
 		{name: "window_idle_wake", unit: "ns", rounds: windowRounds, prepare: windowIdleWake},
 		{name: "saves_200_p99_vs_p50", unit: "ms", rounds: crowdRounds, prepare: savesOfMany},
 	}
-	return append(all, storageBenchmarks()...)
+	all = append(all, storageBenchmarks()...)
+	return append(all, gitBenchmarks()...)
 }
 
 func main() {
 	pattern := flag.String("bench", ".", "run the benchmarks whose name matches this regular expression")
+	serve := flag.String("serve-git", "", "measure nothing, but serve the git repositories in this directory to a bench that does")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *pattern); err != nil {
+	job := func() error { return run(ctx, *pattern) }
+	if *serve != "" {
+		job = func() error { return serveGit(ctx, *serve) }
+	}
+	if err := job(); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
