@@ -107,7 +107,7 @@ func (b *builder) try(ctx context.Context, c Commit) (Built, *Tree, error) {
 		return Built{}, nil, err
 	}
 	if root == emptyTree {
-		b.editor.keep(object{kind: plumbing.TreeObject})
+		b.editor.keep(object{kind: plumbing.TreeObject}, plumbing.ZeroHash)
 	}
 	message := ""
 	if c.Message != nil {
@@ -118,7 +118,7 @@ func (b *builder) try(ctx context.Context, c Commit) (Built, *Tree, error) {
 		b.unsigned = err
 		return Built{}, nil, err
 	}
-	h := b.editor.keep(o)
+	h := b.editor.keep(o, plumbing.ZeroHash)
 	return Built{Hash: h.String(), Changed: changed}, &Tree{src: b.src, commit: h, root: root}, nil
 }
 
@@ -127,7 +127,7 @@ func (b *builder) forget(from int) {
 	b.src.mu.Lock()
 	defer b.src.mu.Unlock()
 	for _, o := range b.editor.objects[from:] {
-		delete(b.src.pending, o.hash())
+		delete(b.src.pending, o.hash)
 	}
 	b.editor.objects = b.editor.objects[:from]
 }

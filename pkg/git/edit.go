@@ -59,18 +59,38 @@ func plan(files []File) (*edits, error) {
 type treeEditor struct {
 	src *source
 	// objects are the new ones in the order in which they were made.
-	objects []object
+	objects []newObject
+	// bases are those of the new objects, by their hashes.
+	bases map[plumbing.Hash]plumbing.Hash
 	// changed are the paths whose content is not what it was.
 	changed map[string]bool
 }
 
-func (e *treeEditor) keep(o object) plumbing.Hash {
+// newObject is one that the remote does not have yet.
+type newObject struct {
+	object
+
+	hash plumbing.Hash
+	// base is what the branch's tip holds in its place, so that the remote has it;
+	// zero for nothing.
+	base plumbing.Hash
+}
+
+// keep keeps a new object that stands where replaced did, zero for nothing.
+func (e *treeEditor) keep(o object, replaced plumbing.Hash) plumbing.Hash {
 	h := o.hash()
 	e.src.mu.Lock()
 	defer e.src.mu.Unlock()
 	if _, ok := e.src.pending[h]; !ok {
-		e.src.pending[h] = o
-		e.objects = append(e.objects, o)
+		base := replaced
+		if earlier, ok := e.bases[replaced]; ok {
+			base = earlier // what replaced is itself new
+		}
+		if e.bases == nil {
+			e.bases = map[plumbing.Hash]plumbing.Hash{}
+		}
+		e.src.pending[h], e.bases[h] = o, base
+		e.objects = append(e.objects, newObject{o, h, base})
 	}
 	return h
 }
@@ -124,7 +144,7 @@ func (e *treeEditor) directory(ctx context.Context, dir string, h plumbing.Hash,
 	case len(entries) == 0:
 		return plumbing.ZeroHash, nil
 	}
-	return e.keep(encodeTree(entries)), nil
+	return e.keep(encodeTree(entries), h), nil
 }
 
 // entry applies the edits to one entry, the zero value meaning none.
@@ -195,7 +215,7 @@ func (e *treeEditor) entry(ctx context.Context, p, name string, now treeEntry, e
 			return now, &NotRegularError{Path: p, Kind: KindLFSPointer}
 		}
 	}
-	e.keep(blob)
+	e.keep(blob, now.hash)
 	e.changed[p] = true
 	if regular {
 		now.hash = h // the mode stays
@@ -247,7 +267,7 @@ func (e *treeEditor) apply(ctx context.Context, t *Tree, files []File) (root plu
 		return t.root, nil, err
 	}
 	if root.IsZero() {
-		root = e.keep(object{kind: plumbing.TreeObject})
+		root = e.keep(object{kind: plumbing.TreeObject}, plumbing.ZeroHash)
 	}
 	for _, f := range files {
 		if e.changed[f.Path] {

@@ -18,8 +18,16 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/format/packfile"
 )
 
-// encodePack writes the objects, in this order and each one whole, as a pack.
-func encodePack(objects []object) ([]byte, error) {
+// packed is an object as it stands in a pack: whole, or as a delta of an object
+// with the hash base.
+type packed struct {
+	object
+
+	base plumbing.Hash
+}
+
+// encodePack writes a pack of the objects, in this order.
+func encodePack(objects []packed) ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteString("PACK")
 	_ = binary.Write(&b, binary.BigEndian, [2]uint32{2, uint32(len(objects))})
@@ -32,6 +40,9 @@ func encodePack(objects []object) ([]byte, error) {
 			head = byte(size & 0x7f)
 		}
 		b.WriteByte(head)
+		if o.kind == plumbing.REFDeltaObject {
+			b.Write(o.base[:])
+		}
 		z.Reset(&b)
 		if _, err := z.Write(o.data); err != nil {
 			return nil, err

@@ -123,20 +123,12 @@ func (p *push) attempt(ctx context.Context) ([]Built, error) {
 			return nil, fmt.Errorf("recording the commits before the push: %w", err)
 		}
 	}
-	pack, err := encodePack(b.editor.objects)
-	if err != nil {
-		return nil, err
-	}
-	u := update{branch: p.branch, old: old, new: b.tree.commit, pack: pack}
-	seemed := p.send(ctx, u)
-	if err := p.settle(ctx, u, seemed); err != nil {
-		if !refused(seemed) {
-			p.unclear = append(p.unclear, built)
-		}
+	u := update{branch: p.branch, old: old, new: b.tree.commit}
+	if err := p.deliver(ctx, u, built, b.editor.objects); err != nil {
 		return nil, err
 	}
 	for _, o := range b.editor.objects {
-		p.r.cache.put(o.hash(), o)
+		p.r.cache.put(o.hash, o.object)
 	}
 	p.r.landed(p.branch, u.old, u.new)
 	return built, nil
@@ -194,13 +186,14 @@ func refused(err error) bool {
 
 // send returns nil when the report says in our ref's own line that it landed, and
 // else what seems to have become of it.
-func (p *push) send(ctx context.Context, u update) error {
+func (p *push) send(ctx context.Context, u update) (report, error) {
 	answer, err := p.session.exchange(ctx, u.encode(p.session.advertised().capabilities))
 	if err != nil {
-		return err
+		return report{}, err
 	}
 	defer func() { _ = answer.Close() }()
-	return p.judge(u, readReport(answer, u.ref()))
+	rep := readReport(answer, u.ref())
+	return rep, p.judge(u, rep)
 }
 
 func (p *push) judge(u update, rep report) error {

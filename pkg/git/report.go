@@ -52,7 +52,9 @@ func (u update) encode(caps capabilities) []byte {
 type report struct {
 	// landed and refused are our ref's own line; both false: there was none.
 	landed, refused bool
-	// reason stands on that line, or on the one about the pack.
+	// unpackFailed: the report says that the pack could not be taken in.
+	unpackFailed bool
+	// reason stands on our ref's line, or on the one about the pack.
 	reason string
 	// complete: the answer was read to its proper end.
 	complete bool
@@ -121,7 +123,7 @@ func readReport(r io.Reader, ref string) report {
 		case rest != line && (rest == "" || rest[0] == ' '):
 			out.refused, out.reason = true, strings.TrimSpace(rest)
 		case strings.HasPrefix(line, "unpack ") && line != "unpack ok":
-			unpacked = line
+			out.unpackFailed, unpacked = true, line
 		}
 	}
 	if out.reason == "" {

@@ -40,6 +40,7 @@ type Repository struct {
 	transport transport
 	cache     *cache
 	signer    func(context.Context) (Signer, error)
+	thin      thinPacks
 
 	mu     sync.Mutex               // protects the fields below
 	tips   map[string]plumbing.Hash // where branches were last seen: what a fetch need not send again

@@ -150,7 +150,11 @@ func TestPackRoundTrip(t *testing.T) {
 		objects = append(objects, object{plumbing.BlobObject, bytes.Repeat([]byte{byte(i)}, i*i)})
 	}
 	objects = append(objects, object{kind: plumbing.TreeObject}, object{plumbing.CommitObject, []byte("tree x")})
-	pack, err := encodePack(objects)
+	var whole []packed
+	for _, o := range objects {
+		whole = append(whole, packed{object: o})
+	}
+	pack, err := encodePack(whole)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +243,7 @@ func TestPackDeltas(t *testing.T) {
 }
 
 func FuzzDecodePack(f *testing.F) {
-	pack, _ := encodePack([]object{{plumbing.BlobObject, []byte("x")}})
+	pack, _ := encodePack([]packed{{object: object{plumbing.BlobObject, []byte("x")}}})
 	f.Add(pack)
 	f.Fuzz(func(_ *testing.T, b []byte) {
 		_, _ = decodePack(bytes.NewReader(b), func(plumbing.Hash) (object, bool) { return object{}, false }, 0)
