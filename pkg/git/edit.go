@@ -98,53 +98,84 @@ func (e *treeEditor) keep(o object, replaced plumbing.Hash) plumbing.Hash {
 // directory applies the edits to the directory with the hash, zero for one that
 // does not exist. It returns zero when nothing is left in it.
 func (e *treeEditor) directory(ctx context.Context, dir string, h plumbing.Hash, ed *edits) (plumbing.Hash, error) {
-	var entries []treeEntry
+	var tree []byte
 	if !h.IsZero() {
 		var err error
-		if entries, err = e.src.tree(ctx, h); err != nil {
+		if tree, err = e.src.get(ctx, plumbing.TreeObject, h); err != nil {
 			return h, err
 		}
 	}
-	dirty := false
+	var changes []entryChange
+	inPlace := true
 	for _, name := range slices.Sorted(maps.Keys(ed.children)) {
-		p := path.Join(dir, name)
-		at := slices.IndexFunc(entries, func(x treeEntry) bool { return x.name == name })
-		var now treeEntry
-		if at >= 0 {
-			now = entries[at]
+		now, at, err := findEntry(tree, name)
+		if err != nil {
+			return h, fmt.Errorf("tree %s: %w", h, err)
 		}
-		next, err := e.entry(ctx, p, name, now, ed.children[name])
+		next, err := e.entry(ctx, path.Join(dir, name), name, now, ed.children[name])
 		if err != nil {
 			return h, err
 		}
-		if next == now {
-			continue
-		}
-		dirty = true
-		if at >= 0 && next.mode == now.mode {
-			entries[at] = next
-			continue
-		}
-		if at >= 0 {
-			entries = slices.Delete(entries, at, at+1)
-		} else if other := collision(entries, name); other != "" {
-			return h, &CollisionError{Path: p, Existing: path.Join(dir, other)}
-		}
-		if next.mode != "" {
-			to := slices.IndexFunc(entries, func(x treeEntry) bool { return entryLess(next, x) })
-			if to < 0 {
-				to = len(entries)
-			}
-			entries = slices.Insert(entries, to, next)
+		if next != now {
+			changes = append(changes, entryChange{name, now, next, at})
+			inPlace = inPlace && now.mode != "" && next.mode == now.mode
 		}
 	}
-	switch {
-	case !dirty:
+	if len(changes) == 0 {
 		return h, nil
-	case len(entries) == 0:
+	}
+	if inPlace {
+		tree = slices.Clone(tree)
+		for _, c := range changes {
+			setHash(tree, c.at, c.next)
+		}
+		return e.keep(object{plumbing.TreeObject, tree}, h), nil
+	}
+	entries, err := parseTree(tree)
+	if err != nil {
+		return h, fmt.Errorf("tree %s: %w", h, err)
+	}
+	for _, c := range changes {
+		if entries, err = c.apply(dir, entries); err != nil {
+			return h, err
+		}
+	}
+	if len(entries) == 0 {
 		return plumbing.ZeroHash, nil
 	}
 	return e.keep(encodeTree(entries), h), nil
+}
+
+// entryChange is what becomes of one name in a directory. An entry without a mode
+// is none.
+type entryChange struct {
+	name      string
+	now, next treeEntry
+	at        int // where now starts in the tree object
+}
+
+// apply puts the entry where git's order has it, if that is another place.
+func (c entryChange) apply(dir string, entries []treeEntry) ([]treeEntry, error) {
+	at := slices.IndexFunc(entries, func(x treeEntry) bool { return x.name == c.name })
+	switch {
+	case at >= 0 && c.next.mode == c.now.mode:
+		entries[at] = c.next
+		return entries, nil
+	case at >= 0:
+		entries = slices.Delete(entries, at, at+1)
+	default:
+		if other := collision(entries, c.name); other != "" {
+			return nil, &CollisionError{Path: path.Join(dir, c.name), Existing: path.Join(dir, other)}
+		}
+	}
+	if c.next.mode == "" {
+		return entries, nil
+	}
+	to := slices.IndexFunc(entries, func(x treeEntry) bool { return entryLess(c.next, x) })
+	if to < 0 {
+		to = len(entries)
+	}
+	return slices.Insert(entries, to, c.next), nil
 }
 
 // entry applies the edits to one entry, the zero value meaning none.

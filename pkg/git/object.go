@@ -6,6 +6,7 @@ package git
 import (
 	"bytes"
 	"fmt"
+	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
 )
@@ -104,21 +105,15 @@ func parseTree(data []byte) ([]treeEntry, error) {
 	entries := make([]treeEntry, 0, len(data)/36+1)
 	// One string for all names: the entries share its memory.
 	for text := string(data); text != ""; {
-		space, nul := -1, -1
-		for i := range len(text) {
-			if space < 0 {
-				switch c := text[i]; {
-				case c == ' ':
-					space = i
-				case c < '0' || c > '7' || i >= 7:
-					return nil, fmt.Errorf("malformed tree object: bad mode in entry %d", len(entries))
-				}
-			} else if text[i] == 0 {
-				nul = i
-				break
-			}
+		nul := strings.IndexByte(text, 0)
+		space := 0
+		for space < min(len(text), 7) && text[space] >= '0' && text[space] <= '7' {
+			space++
 		}
-		if space < 1 || nul < 0 || len(text) < nul+1+20 {
+		if space < len(text) && text[space] != ' ' {
+			return nil, fmt.Errorf("malformed tree object: bad mode in entry %d", len(entries))
+		}
+		if space < 1 || nul < space || len(text) < nul+1+20 {
 			return nil, fmt.Errorf("malformed tree object: entry %d is cut short", len(entries))
 		}
 		e := treeEntry{mode: text[:space], name: text[space+1 : nul]}
@@ -127,6 +122,31 @@ func parseTree(data []byte) ([]treeEntry, error) {
 		text = text[nul+21:]
 	}
 	return entries, nil
+}
+
+// findEntry reads one entry of a tree object, which starts there, and passes over
+// the others. Without it, the mode is empty.
+func findEntry(tree []byte, name string) (e treeEntry, at int, err error) {
+	for at < len(tree) {
+		entry := tree[at : at+entryLength(tree[at:])]
+		end := len(entry) - 1 - 20
+		if end < 0 || entry[end] != 0 || bytes.HasSuffix(entry[:end], []byte(name)) {
+			one, err := parseTree(entry)
+			if err != nil {
+				return treeEntry{}, 0, err
+			}
+			if one[0].name == name {
+				return one[0], at, nil
+			}
+		}
+		at += len(entry)
+	}
+	return treeEntry{}, 0, nil
+}
+
+// setHash gives the entry that starts there another hash.
+func setHash(tree []byte, at int, e treeEntry) {
+	copy(tree[at+len(e.mode)+1+len(e.name)+1:], e.hash[:])
 }
 
 func encodeTree(entries []treeEntry) object {

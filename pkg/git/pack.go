@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"sync"
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/format/packfile"
@@ -26,12 +27,17 @@ type packed struct {
 	base plumbing.Hash
 }
 
-// encodePack writes a pack of the objects, in this order.
-func encodePack(objects []packed) ([]byte, error) {
+// encodePack writes a pack of the objects, in this order. The writers of zlib come
+// from a pool, for one takes more memory than all else that a save does.
+func encodePack(objects []packed, writers *sync.Pool) ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteString("PACK")
 	_ = binary.Write(&b, binary.BigEndian, [2]uint32{2, uint32(len(objects))})
-	z := zlib.NewWriter(&b)
+	z, ok := writers.Get().(*zlib.Writer)
+	if !ok {
+		z = zlib.NewWriter(nil)
+	}
+	defer writers.Put(z)
 	for _, o := range objects {
 		size := uint64(len(o.data))
 		head := byte(o.kind)<<4 | byte(size&0x0f)

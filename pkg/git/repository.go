@@ -41,6 +41,7 @@ type Repository struct {
 	cache     *cache
 	signer    func(context.Context) (Signer, error)
 	thin      thinPacks
+	deflate   sync.Pool // of *zlib.Writer
 
 	mu     sync.Mutex               // protects the fields below
 	tips   map[string]plumbing.Hash // where branches were last seen: what a fetch need not send again

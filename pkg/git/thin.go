@@ -68,7 +68,7 @@ func (p *push) deliver(ctx context.Context, u update, built []Built, objects []n
 	if !p.r.thin.worthATry(p.session.advertised().capabilities) {
 		bases = nil
 	}
-	pack, thin, err := encodeNew(objects, bases)
+	pack, thin, err := p.encode(objects, bases)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (p *push) deliver(ctx context.Context, u update, built []Built, objects []n
 	case thin && seemed == nil:
 		p.r.thin.learn(true)
 	case thin && err != nil && p.session != nil && p.tip() == u.old && p.r.thin.blamed(rep, seemed):
-		if u.pack, _, err = encodeNew(objects, nil); err != nil {
+		if u.pack, _, err = p.encode(objects, nil); err != nil {
 			return err
 		}
 		_, seemed = p.send(ctx, u)
@@ -96,9 +96,9 @@ func (p *push) deliver(ctx context.Context, u update, built []Built, objects []n
 	return err
 }
 
-// encodeNew packs objects, as deltas where that pays and base has what they are
+// encode packs objects, as deltas where that pays and base has what they are
 // made from. thin says whether there is any delta.
-func encodeNew(objects []newObject, base func(plumbing.Hash) (object, bool)) (pack []byte, thin bool, err error) {
+func (p *push) encode(objects []newObject, base func(plumbing.Hash) (object, bool)) (pack []byte, thin bool, err error) {
 	entries := make([]packed, len(objects))
 	for i, o := range objects {
 		entries[i].object = o.object
@@ -112,6 +112,6 @@ func encodeNew(objects []newObject, base func(plumbing.Hash) (object, bool)) (pa
 			}
 		}
 	}
-	pack, err = encodePack(entries)
+	pack, err = encodePack(entries, &p.r.deflate)
 	return pack, thin, err
 }

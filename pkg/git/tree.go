@@ -76,6 +76,19 @@ func (s *source) failure() error {
 	return s.failed
 }
 
+// entry is one entry of a tree; without it, the mode is empty.
+func (s *source) entry(ctx context.Context, tree plumbing.Hash, name string) (treeEntry, error) {
+	data, err := s.get(ctx, plumbing.TreeObject, tree)
+	if err != nil {
+		return treeEntry{}, err
+	}
+	e, _, err := findEntry(data, name)
+	if err != nil {
+		return treeEntry{}, fmt.Errorf("tree %s: %w", tree, err)
+	}
+	return e, nil
+}
+
 func (s *source) tree(ctx context.Context, h plumbing.Hash) ([]treeEntry, error) {
 	data, err := s.get(ctx, plumbing.TreeObject, h)
 	if err != nil {
@@ -206,15 +219,13 @@ func (t *Tree) lookup(ctx context.Context, op, name string) (treeEntry, error) {
 	walked := ""
 	for rest := name; ; {
 		part, more, deeper := strings.Cut(rest, "/")
-		entries, err := t.src.tree(ctx, h)
+		e, err := t.src.entry(ctx, h, part)
 		if err != nil {
 			return treeEntry{}, err
 		}
-		i := slices.IndexFunc(entries, func(e treeEntry) bool { return e.name == part })
-		if i < 0 {
+		if e.mode == "" {
 			return treeEntry{}, &fs.PathError{Op: op, Path: name, Err: fs.ErrNotExist}
 		}
-		e := entries[i]
 		if !deeper {
 			return e, nil
 		}

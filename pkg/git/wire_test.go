@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"testing"
 	"testing/iotest"
 
@@ -154,7 +155,7 @@ func TestPackRoundTrip(t *testing.T) {
 	for _, o := range objects {
 		whole = append(whole, packed{object: o})
 	}
-	pack, err := encodePack(whole)
+	pack, err := encodePack(whole, &sync.Pool{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +244,7 @@ func TestPackDeltas(t *testing.T) {
 }
 
 func FuzzDecodePack(f *testing.F) {
-	pack, _ := encodePack([]packed{{object: object{plumbing.BlobObject, []byte("x")}}})
+	pack, _ := encodePack([]packed{{object: object{plumbing.BlobObject, []byte("x")}}}, &sync.Pool{})
 	f.Add(pack)
 	f.Fuzz(func(_ *testing.T, b []byte) {
 		_, _ = decodePack(bytes.NewReader(b), func(plumbing.Hash) (object, bool) { return object{}, false }, 0)
