@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math"
+	"slices"
 
 	"github.com/go-git/go-git/v5/plumbing"
 )
@@ -111,7 +112,7 @@ func sortedAs(entry []byte) []byte {
 	mode, rest, _ := bytes.Cut(entry, []byte(" "))
 	name, _, _ := bytes.Cut(rest, []byte{0})
 	if (treeEntry{mode: string(mode)}).directory() {
-		return append(name[:len(name):len(name)], '/')
+		return append(slices.Clip(name), '/')
 	}
 	return name
 }

@@ -9,13 +9,14 @@ import (
 	"fmt"
 )
 
-// large is the repository that most are measured on; small has the same
-// directories, a hundredth of them.
-var (
-	large = layout{directories: 1000, files: 100, history: 2000}
-	small = layout{directories: 10, files: 100, history: 100}
-	flat  = layout{directories: 1, files: 20_000, history: 10}
-)
+// large is the repository that most are measured on.
+func large() layout { return layout{directories: 1000, files: 100, history: 2000} }
+
+// small has a hundredth of its directories, each as large.
+func small() layout { return layout{directories: 10, files: 100, history: 100} }
+
+// flat has one directory.
+func flat() layout { return layout{directories: 1, files: 20_000, history: 10} }
 
 // gitBenchmarks compare commit and push of pkg/git with others that do the same
 // on the same remote, warm: the file that changes was changed before.
@@ -75,14 +76,14 @@ func against(l layout, paths []string, other peer) func(context.Context) (sides,
 
 // oneFileAgainst commits one changed file to the large repository and pushes it.
 func oneFileAgainst(other peer) func(context.Context) (sides, error) {
-	return against(large, []string{large.path(500, 50)}, other)
+	return against(large(), []string{large().path(500, 50)}, other)
 }
 
 // manyFiles commits 100 changed files, each in another directory.
 func manyFiles(ctx context.Context) (sides, error) {
 	paths := make([]string, 100)
 	for i := range paths {
-		paths[i] = large.path(i*10, i)
+		paths[i] = large().path(i*10, i)
 	}
-	return against(large, paths, (*gitRemote).fastImport)(ctx)
+	return against(large(), paths, (*gitRemote).fastImport)(ctx)
 }

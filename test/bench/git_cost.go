@@ -25,8 +25,8 @@ func largeAgainstSmall(cost func(context.Context, *writer, string) (float64, err
 		}, err
 	}
 	return func(ctx context.Context) (sides, error) {
-		return onRemote(ctx, large, func(r *gitRemote) (out sides, err error) {
-			other, err := newGitRemote(ctx, small)
+		return onRemote(ctx, large(), func(r *gitRemote) (out sides, err error) {
+			other, err := newGitRemote(ctx, small())
 			if err != nil {
 				return sides{}, err
 			}
@@ -68,7 +68,7 @@ func allocated(ctx context.Context, w *writer, value string) (float64, error) {
 // change of one file that could be pushed. The peer fetches the tip without its
 // files into an empty repository.
 func coldStart(ctx context.Context) (sides, error) {
-	return onRemote(ctx, large, func(r *gitRemote) (sides, error) {
+	return onRemote(ctx, large(), func(r *gitRemote) (sides, error) {
 		_, err := r.bare.Git(ctx, "config", "uploadpack.allowFilter", "true")
 		return sides{
 			ours: func(ctx context.Context, round int) (float64, error) {
@@ -102,7 +102,7 @@ const batched = 40
 
 // batch pushes 40 commits at once. The peer pushes them one by one.
 func batch(ctx context.Context) (sides, error) {
-	return onRemote(ctx, large, func(r *gitRemote) (sides, error) {
+	return onRemote(ctx, large(), func(r *gitRemote) (sides, error) {
 		ours, err := r.writer(oursBranch)
 		if err != nil {
 			return sides{}, err
@@ -139,7 +139,7 @@ func batch(ctx context.Context) (sides, error) {
 // flatDirectory is the bytes that are sent to change one file in a directory of
 // 20,000. The peer is a pack that git makes of the same, with all objects whole.
 func flatDirectory(ctx context.Context) (sides, error) {
-	return onRemote(ctx, flat, func(r *gitRemote) (sides, error) {
+	return onRemote(ctx, flat(), func(r *gitRemote) (sides, error) {
 		w, err := r.writer(oursBranch)
 		before := ""
 		return sides{

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -21,6 +22,8 @@ func (r *gitRemote) clone(ctx context.Context, name string, args ...string) (str
 	dir := filepath.Join(r.dir, name)
 	err := gitCommand(ctx, "git", append([]string{"clone", "--quiet", "--branch", peerBranch,
 		"--config", "gc.auto=0", "--config", "user.name=alice", "--config", "user.email=alice@example.com", r.url, dir}, args...)...)
+	// The server syncs refs; it shall not wait for the files of a checkout.
+	syscall.Sync()
 	return dir, err
 }
 
