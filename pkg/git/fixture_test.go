@@ -61,10 +61,15 @@ func setupOn(t *testing.T, s *gitserver.Server, args ...string) *fixture {
 // open makes another Repository on the same remote, with nothing cached.
 func (f *fixture) open(t *testing.T, secret map[string][]byte) *git.Repository {
 	t.Helper()
-	c := git.Config{URL: f.URL, AllowInsecureHTTP: true, Timeout: 30 * time.Second}
 	if secret == nil {
 		secret = f.secret
 	}
+	return f.openWith(t, secret, nil)
+}
+
+func (f *fixture) openWith(t *testing.T, secret map[string][]byte, signer func(context.Context) (git.Signer, error)) *git.Repository {
+	t.Helper()
+	c := git.Config{URL: f.URL, AllowInsecureHTTP: true, Timeout: 30 * time.Second, Signer: signer}
 	if secret != nil {
 		c.Credentials = func(context.Context) (git.Credentials, error) { return git.ParseSecret(secret) }
 	}

@@ -76,16 +76,17 @@ func NewRepository(c Config) (*Repository, error) {
 	if c.CacheBytes <= 0 {
 		c.CacheBytes = defaultCacheBytes
 	}
-	if r.scheme == "ssh" {
-		return newRepository(newSSHTransport(r, c), c.CacheBytes), nil
+	var t transport
+	switch r.scheme {
+	case "ssh":
+		t = newSSHTransport(r, c)
+	default:
+		t = newHTTPTransport(r, c)
 	}
-	repository := newRepository(newHTTPTransport(r, c), c.CacheBytes)
-	repository.signer = c.Signer
-	return repository, nil
-}
-
-func newRepository(t transport, cacheBytes int64) *Repository {
-	return &Repository{transport: t, cache: newCache(cacheBytes), tips: map[string]plumbing.Hash{}, pushed: map[string]ownPush{}}
+	return &Repository{
+		transport: t, cache: newCache(c.CacheBytes), signer: c.Signer,
+		tips: map[string]plumbing.Hash{}, pushed: map[string]ownPush{},
+	}, nil
 }
 
 // Close drops idle connections. The repository can still be used.

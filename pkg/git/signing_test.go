@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/kommit-dev/kommit/pkg/git"
 )
@@ -21,17 +20,7 @@ import (
 // openSigned makes a Repository on the remote whose commits are signed.
 func (f *fixture) openSigned(t *testing.T, secret map[string][]byte) *git.Repository {
 	t.Helper()
-	return f.openWith(t, func(context.Context) (git.Signer, error) { return git.ParseSigningSecret(secret) })
-}
-
-func (f *fixture) openWith(t *testing.T, signer func(context.Context) (git.Signer, error)) *git.Repository {
-	t.Helper()
-	r, err := git.NewRepository(git.Config{URL: f.URL, AllowInsecureHTTP: true, Timeout: 30 * time.Second, Signer: signer})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(r.Close)
-	return r
+	return f.openWith(t, f.secret, func(context.Context) (git.Signer, error) { return git.ParseSigningSecret(secret) })
 }
 
 // mustVerify has git check the signature of each commit of the branch.
@@ -229,12 +218,12 @@ func TestNoKeyNoCommit(t *testing.T) {
 	f := setup(t)
 	secret := errors.New("the Secret is gone")
 	recorded := func([]git.Built) error { t.Error("a commit was made"); return nil }
-	_, err := f.openWith(t, func(context.Context) (git.Signer, error) { return git.Signer{}, secret }).
+	_, err := f.openWith(t, f.secret, func(context.Context) (git.Signer, error) { return git.Signer{}, secret }).
 		Push(t.Context(), "main", []git.Commit{commit("a.yaml", "a: 1\n")}, recorded)
 	if !errors.Is(err, secret) {
 		t.Errorf("Push: %v, want the error of Config.Signer", err)
 	}
-	_, err = f.openWith(t, func(context.Context) (git.Signer, error) { return git.Signer{}, nil }).
+	_, err = f.openWith(t, f.secret, func(context.Context) (git.Signer, error) { return git.Signer{}, nil }).
 		Push(t.Context(), "main", []git.Commit{commit("a.yaml", "a: 1\n")}, recorded)
 	wantError[*git.SecretError](t, err)
 	wantEqual(t, "head", f.MustHead("main"), "")
@@ -247,7 +236,7 @@ func TestKeyIsReadForCommitsOnly(t *testing.T) {
 	key := sshCase(t, "ssh-privatekey", "", "-t", "ed25519")
 	f := setup(t)
 	reads := 0
-	repository := f.openWith(t, func(context.Context) (git.Signer, error) {
+	repository := f.openWith(t, f.secret, func(context.Context) (git.Signer, error) {
 		reads++
 		return git.ParseSigningSecret(key.secret)
 	})
@@ -280,7 +269,7 @@ func TestSignerIsSafeForConcurrentUse(t *testing.T) {
 				t.Fatal(err)
 			}
 			f := setup(t)
-			repository := f.openWith(t, func(context.Context) (git.Signer, error) { return signer, nil })
+			repository := f.openWith(t, f.secret, func(context.Context) (git.Signer, error) { return signer, nil })
 			var pushing sync.WaitGroup
 			for _, branch := range []string{"a", "b", "c"} {
 				pushing.Go(func() {

@@ -37,6 +37,7 @@ func TestOverSSH(t *testing.T) {
 		"PushersOfOneBranchLoseNothing":         TestPushersOfOneBranchLoseNothing,
 		"NothingToCommitIsNoPush":               TestNothingToCommitIsNoPush,
 		"D2HashesAreRecordedBeforeTheyAreSent":  TestD2HashesAreRecordedBeforeTheyAreSent,
+		"ReplayedCommitsAreSignedAgain":         TestReplayedCommitsAreSignedAgain,
 		"LogGoesOnFromItsTip":                   TestLogGoesOnFromItsTip,
 		"SHA256RepositoryIsUnsupported":         TestSHA256RepositoryIsUnsupported,
 	} {
