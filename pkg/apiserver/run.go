@@ -25,14 +25,14 @@ func (o *Options) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return o.serve(ctx, config, func(registry metrics.KubeRegistry) {
-		newSaving(o, config.Generic.ClientConfig, registry.MustRegister).addTo(ctx, config)
+	return o.serve(ctx, config, func(db *bolt.DB, registry metrics.KubeRegistry) {
+		newSaving(o, config.Generic.ClientConfig, db, registry.MustRegister).addTo(ctx, config)
 	})
 }
 
 // serve is the list of the server's parts, in the order in which they depend on
 // each other. addSaving adds what turns edits into commits.
-func (o *Options) serve(ctx context.Context, config *Config, addSaving func(metrics.KubeRegistry)) (err error) {
+func (o *Options) serve(ctx context.Context, config *Config, addSaving func(*bolt.DB, metrics.KubeRegistry)) (err error) {
 	encryption, err := o.addEncryption(config)
 	if err != nil {
 		return err
@@ -73,7 +73,7 @@ func (o *Options) serve(ctx context.Context, config *Config, addSaving func(metr
 	registry.Registerer().MustRegister(db.Collector())
 	config.Metrics = registry
 
-	addSaving(registry)
+	addSaving(db, registry)
 
 	server, err := New(config)
 	if err != nil {

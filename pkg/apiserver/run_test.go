@@ -25,6 +25,7 @@ import (
 
 	"github.com/kommit-dev/kommit/apis/kommit/v1alpha1"
 	"github.com/kommit-dev/kommit/generated/clientset/versioned"
+	"github.com/kommit-dev/kommit/pkg/storage/bolt"
 )
 
 // runningServer is all that Options.Run runs, but for what needs a cluster.
@@ -63,7 +64,7 @@ func runServer(t *testing.T, file string, change ...func(*Options)) *runningServ
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	stopped := make(chan error, 1)
 	go func() {
-		stopped <- options.serve(ctx, config, func(metrics.KubeRegistry) { config.Windows = newOpenWindows(nil) })
+		stopped <- options.serve(ctx, config, func(*bolt.DB, metrics.KubeRegistry) { config.Windows = newOpenWindows(nil) })
 	}()
 	var s *runningServer
 	s = &runningServer{

@@ -29,6 +29,7 @@ import (
 	"github.com/kommit-dev/kommit/pkg/attribution"
 	"github.com/kommit-dev/kommit/pkg/branch"
 	"github.com/kommit-dev/kommit/pkg/capture"
+	"github.com/kommit-dev/kommit/pkg/journal"
 	"github.com/kommit-dev/kommit/pkg/window"
 )
 
@@ -42,19 +43,23 @@ type saving struct {
 	options *Options
 	// cluster reaches the API server whose objects are captured.
 	cluster *rest.Config
-	facts   *attribution.Facts
-	joiner  *attribution.Joiner
-	pool    *branch.Pool
-	audit   http.Handler
+	// kept are the facts on disk, facts all that are used.
+	kept   factLog
+	facts  *attribution.Facts
+	joiner *attribution.Joiner
+	pool   *branch.Pool
+	audit  http.Handler
 }
 
-func newSaving(o *Options, cluster *rest.Config, mustRegister func(...metrics.Registerable)) *saving {
+func newSaving(o *Options, cluster *rest.Config, store journal.Store, mustRegister func(...metrics.Registerable)) *saving {
 	metrics := attribution.NewMetrics()
 	metrics.Register(mustRegister)
-	facts := attribution.NewFacts(attribution.FactsConfig{LateAfter: o.AttributionGrace, Metrics: metrics})
+	kept := newFactLog(store)
+	facts := attribution.NewFacts(attribution.FactsConfig{LateAfter: o.AttributionGrace, Keeper: kept, Metrics: metrics})
 	return &saving{
 		options: o,
 		cluster: cluster,
+		kept:    kept,
 		facts:   facts,
 		joiner:  attribution.NewJoiner(attribution.JoinerConfig{Facts: facts, Grace: o.AttributionGrace, Metrics: metrics}),
 		pool:    branch.NewPool(o.MaxWindowBytes),
@@ -80,6 +85,9 @@ func (s *saving) addTo(ctx context.Context, config *Config) {
 
 // start begins to capture and to commit, until the server has stopped.
 func (s *saving) start(hook genericapiserver.PostStartHookContext) error {
+	if err := s.kept.restore(time.Now(), s.facts); err != nil {
+		klog.FromContext(hook.Context).Error(err, "Some audit events of the last minutes are lost: what they tell of has no author, unless they come again")
+	}
 	s.facts.ServedSince(time.Now())
 	client, err := versioned.NewForConfig(unthrottled(hook.LoopbackClientConfig))
 	if err != nil {
