@@ -110,7 +110,9 @@ func editOne(ctx context.Context, tree *git.Tree, path string, c window.Change) 
 	case c.Operation == window.Delete && !exists:
 		return nil, nil
 	case c.Operation == window.Delete:
-		return &git.File{Path: path}, manifest.Remove(before, c.Object.Group, c.Object.Namespace, c.Object.Name)
+		after, err := manifest.Remove(before, manifest.Object{
+			Group: c.Object.Group, Resource: c.Object.Resource, Namespace: c.Object.Namespace, Name: c.Object.Name})
+		return &git.File{Path: path, Content: after}, err
 	case !exists:
 		return &git.File{Path: path, Content: c.Manifest}, nil
 	}

@@ -16,12 +16,17 @@ type document struct {
 	// file's lines before them.
 	text         []byte
 	offset, line int
-	root         *yaml.Node
+	// marked: a marker stands before offset.
+	marked bool
+	root   *yaml.Node
 	// starts are the offsets of the lines of text.
 	starts []int
 	// err is why the document cannot be edited.
 	err error
 }
+
+// marker begins a document where it begins a line.
+const marker = "---"
 
 // byteOrderMark is skipped by all readers.
 var byteOrderMark = []byte("\ufeff")
@@ -33,10 +38,7 @@ func parse(file []byte) ([]*document, error) {
 	for _, d := range split(file) {
 		var node yaml.Node
 		if err := yaml.Unmarshal(d.text, &node); err != nil {
-			if line := lineOf(file, "{{"); line > 0 {
-				return nil, &RefusedError{Reason: Template, Line: line, Detail: "the file is a template"}
-			}
-			return nil, &RefusedError{Reason: Unreadable, Line: d.line + 1, Detail: err.Error()}
+			return nil, unreadable(d)
 		}
 		if len(node.Content) == 0 || isNull(node.Content[0]) {
 			continue
@@ -71,9 +73,9 @@ func split(file []byte) []*document {
 	}
 	for at := start; at < len(file); line++ {
 		rest := file[at:]
-		if bytes.HasPrefix(rest, []byte("---")) && (len(rest) == 3 || bytes.IndexByte([]byte(" \t\r\n"), rest[3]) >= 0) {
+		if bytes.HasPrefix(rest, []byte(marker)) && (len(rest) == len(marker) || bytes.IndexByte([]byte(" \t\r\n"), rest[len(marker)]) >= 0) {
 			finish(at)
-			current = &document{offset: at + 3, line: line}
+			current = &document{offset: at + len(marker), line: line, marked: true}
 		}
 		next := bytes.IndexByte(rest, '\n')
 		if next < 0 {
@@ -91,7 +93,7 @@ func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag(
 func (d *document) at(n *yaml.Node) int { return d.line + n.Line }
 
 // check refuses what one reader takes for one thing and the next for another.
-func (d *document) check(n *yaml.Node) error {
+func (d *document) check(n *yaml.Node) *RefusedError {
 	if n.Kind == yaml.MappingNode {
 		lines := map[string]int{}
 		for i := 0; i < len(n.Content); i += 2 {
@@ -115,6 +117,30 @@ func (d *document) check(n *yaml.Node) error {
 		}
 	}
 	return nil
+}
+
+// unreadable says why the parser gives up on a document.
+func unreadable(d *document) *RefusedError {
+	if line := lineOf(d.text, "{{"); line > 0 {
+		return &RefusedError{Reason: Template, Line: d.line + line, Detail: "the file is a template"}
+	}
+	// The parser's message counts the lines of what it is given.
+	padded := append(bytes.Repeat([]byte("\n"), d.line), d.text...)
+	detail := "the document cannot be read"
+	if err := yaml.Unmarshal(padded, &yaml.Node{}); err != nil {
+		detail = err.Error()
+	}
+	return &RefusedError{Reason: Unreadable, Line: d.line + 1, Detail: detail}
+}
+
+// encrypted refuses a document that a tool encrypted: its values are not the
+// object's, and a checksum covers them all.
+func encrypted(d *document) *RefusedError {
+	sops := field(d.root, "sops")
+	if sops == nil || field(sops, "mac") == nil {
+		return nil
+	}
+	return &RefusedError{Reason: Encrypted, Line: d.at(sops), Detail: "the document is encrypted with SOPS"}
 }
 
 // lineOf returns the number of the first line that contains the text, or 0.

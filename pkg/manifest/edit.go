@@ -7,7 +7,7 @@ import (
 	"bytes"
 	"fmt"
 	"reflect"
-	"strings"
+	"slices"
 
 	"go.yaml.in/yaml/v3"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -29,6 +29,8 @@ const (
 	OtherObject Reason = "OtherObject"
 	// SeveralOwners: the object is in the file more than once.
 	SeveralOwners Reason = "SeveralOwners"
+	// Encrypted: values that only the holder of a key can write.
+	Encrypted Reason = "Encrypted"
 	// NotEditable: the change cannot be made in place.
 	NotEditable Reason = "NotEditable"
 )
@@ -36,11 +38,11 @@ const (
 // RefusedError: a file in Git cannot be edited without guessing. It is left as it
 // is.
 type RefusedError struct {
-	Reason Reason
+	Reason Reason `json:"reason"`
 	// Line that it is about, counted from 1; 0 when it is not one line.
-	Line int
+	Line int `json:"line,omitempty"`
 	// Detail names what was found there.
-	Detail string
+	Detail string `json:"detail"`
 }
 
 func (e *RefusedError) Error() string {
@@ -54,13 +56,12 @@ func (e *RefusedError) Error() string {
 // Render returns, before is the file in Git, nil or empty when there is none. A
 // file that already says it, in whatever spelling, is returned as it is; otherwise
 // only the bytes of the values that changed are other ones (C14). The object may be
-// one of several documents, or an item of a List.
+// one of several documents, or an item of a List. A document without a namespace
+// is the object's when no other is, and stays without: Layout.Place says whether
+// the file may have one.
 //
 // A file that cannot be edited without guessing is a *RefusedError.
 func Edit(before, intent []byte) ([]byte, error) {
-	if len(bytes.TrimSpace(before)) == 0 {
-		return intent, nil
-	}
 	want, err := read(intent)
 	if err != nil {
 		return nil, fmt.Errorf("the new manifest: %w", err)
@@ -69,21 +70,42 @@ func Edit(before, intent []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(documents) == 0 { // nothing but comments
-		return intent, nil
+	if len(documents) == 0 { // nothing but comments, or nothing
+		return concat(before, intent), nil
 	}
-	found, err := locate(documents, identify(want))
+	wanted := identify(want)
+	found, err := locate(documents, wanted.namespace, func(i identity) bool {
+		i.namespace = wanted.namespace
+		return i == wanted
+	}, wanted)
 	if err != nil {
 		return nil, err
+	}
+	if err := encrypted(found.document); err != nil {
+		return nil, err
+	}
+	if identify(found.value).namespace == "" && wanted.namespace != "" {
+		delete(want["metadata"].(map[string]any), "namespace")
 	}
 	want = spellQuantities(found.value, want).(map[string]any)
 	if reflect.DeepEqual(found.value, want) {
 		return before, nil
 	}
 	if canonical, err := encode(found.value); err == nil && bytes.Equal(canonical, before) {
-		return intent, nil // a file of ours: its lines differ where the values do
+		return encode(want) // a file of ours: its lines differ where the values do
 	}
 	return found.splice(before, want)
+}
+
+// concat puts a document behind a file of comments.
+func concat(comments, document []byte) []byte {
+	if len(bytes.TrimSpace(comments)) == 0 {
+		return document
+	}
+	if !bytes.HasSuffix(comments, []byte("\n")) {
+		document = append([]byte("\n"), document...)
+	}
+	return slices.Concat(comments, document)
 }
 
 // place is where an object is in a file.
@@ -95,29 +117,43 @@ type place struct {
 	item int
 }
 
-// locate finds the one place that holds the object.
-func locate(documents []*document, object identity) (place, error) {
-	var found []place
+// locate finds the one place that holds the object: one in its namespace, or else
+// one in none. is compares all but that; object is its name in errors.
+func locate(documents []*document, namespace string, is func(identity) bool, object fmt.Stringer) (place, error) {
+	var exact, loose []place
 	var other identity
-	for _, d := range documents {
+	consider := func(p place) {
+		switch i := identify(p.value); {
+		case !is(i):
+		case i.namespace == namespace:
+			exact = append(exact, p)
+		case i.namespace == "":
+			loose = append(loose, p)
+		}
+	}
+	for i, d := range documents {
 		value, err := read(d.text)
 		if err != nil {
 			return place{}, &RefusedError{Reason: Unreadable, Line: d.line + 1, Detail: err.Error()}
 		}
-		other = identify(value)
-		if other == object {
-			found = append(found, place{document: d, node: d.root, value: value, item: -1})
+		if i == 0 {
+			other = identify(value)
 		}
+		consider(place{document: d, node: d.root, value: value, item: -1})
 		items, _ := value["items"].([]any)
 		nodes := field(d.root, "items")
 		if nodes == nil || nodes.Kind != yaml.SequenceNode || len(nodes.Content) != len(items) {
 			continue
 		}
 		for i, item := range items {
-			if item, ok := item.(map[string]any); ok && identify(item) == object {
-				found = append(found, place{document: d, node: nodes.Content[i], value: item, item: i})
+			if item, ok := item.(map[string]any); ok {
+				consider(place{document: d, node: nodes.Content[i], value: item, item: i})
 			}
 		}
+	}
+	found := exact
+	if len(exact) == 0 {
+		found = loose
 	}
 	switch len(found) {
 	case 0:
@@ -125,7 +161,11 @@ func locate(documents []*document, object identity) (place, error) {
 	case 1:
 		return found[0], nil
 	}
-	return place{}, &RefusedError{Reason: SeveralOwners, Line: found[1].document.at(found[1].node), Detail: fmt.Sprintf("%v is here a second time", object)}
+	lines := make([]string, len(found))
+	for i, p := range found {
+		lines[i] = fmt.Sprintf("line %d", p.document.at(p.node))
+	}
+	return place{}, duplicate(object, found[1].document.at(found[1].node), lines...)
 }
 
 // field returns the value of a key of a mapping, nil when it has none.
@@ -175,9 +215,5 @@ func identify(object map[string]any) identity {
 		s, _ := m[key].(string)
 		return s
 	}
-	group := ""
-	if g, _, ok := strings.Cut(text(object, "apiVersion"), "/"); ok {
-		group = g
-	}
-	return identity{group: group, kind: text(object, "kind"), namespace: text(metadata, "namespace"), name: text(metadata, "name")}
+	return identity{group: groupOf(text(object, "apiVersion")), kind: text(object, "kind"), namespace: text(metadata, "namespace"), name: text(metadata, "name")}
 }

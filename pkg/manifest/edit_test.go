@@ -87,7 +87,9 @@ func TestEditRefuses(t *testing.T) {
 		line   int
 	}{
 		"another object":   {"# x\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: d, namespace: shop}\n", OtherObject, 2},
-		"no namespace":     {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n", OtherObject, 1},
+		"other namespace":  {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, namespace: lab}\n", OtherObject, 1},
+		"twice without":    {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n", SeveralOwners, 5},
+		"encrypted":        {head + "data: {level: 'ENC[AES256_GCM,data:x]'}\nsops:\n  mac: x\n", Encrypted, 6},
 		"duplicate key":    {head + "data:\n  a: b\n  level: info\n  level: warn\n", DuplicateKey, 7},
 		"second document":  {"a: b\n---\n" + head + "data: {x: 1, x: 2}\n", DuplicateKey, 6},
 		"template":         {head + "data:\n  level: {{ .Values.level }}\n", Template, 5},
