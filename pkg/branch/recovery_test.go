@@ -170,8 +170,8 @@ func TestC14DeletionLeavesNeighbours(t *testing.T) {
 	}
 	w.save("alice", "first", "Remove both")
 	w.await("first", v1alpha1.ReasonCommitted)
-	if got := w.repository.MustShow("main", "live/shop/configmaps/a.yaml"); got != two {
-		t.Errorf("the file with a neighbour is %q", got)
+	if got, want := w.repository.MustShow("main", "live/shop/configmaps/a.yaml"), manifestOf("z", "one"); got != want {
+		t.Errorf("the file with a neighbour is %q, want %q", got, want)
 	}
 	if files := w.repository.Must("ls-tree", "-r", "--name-only", "main"); files != "live/shop/configmaps/a.yaml" {
 		t.Errorf("files are %q", files)

@@ -5,6 +5,7 @@ package manifest
 
 import (
 	"encoding/json"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -16,24 +17,38 @@ func managed(u *unstructured.Unstructured) bool {
 }
 
 // chosen reports whether a manager owns the field, which means that a client sent
-// it: the registry assigns its values after ownership is written down.
+// it: admission and the registry assign their values after ownership is written
+// down. The last part of the path may be the key of a list's entry, see nameKey.
 func chosen(u *unstructured.Unstructured, path ...string) bool {
-	for _, fields := range managedFields(u) {
+	return chosenBy(u, func(string) bool { return true }, path...)
+}
+
+// chosenBy is chosen by one of certain managers.
+func chosenBy(u *unstructured.Unstructured, manager func(string) bool, path ...string) bool {
+	for _, owner := range managedFields(u) {
+		fields := owner.fields
 		for _, name := range path[:len(path)-1] {
 			fields = child(fields, "f:"+name)
 		}
-		if _, owned := fields["f:"+path[len(path)-1]]; owned {
+		last := path[len(path)-1]
+		if !strings.HasPrefix(last, "k:") {
+			last = "f:" + last
+		}
+		if _, owned := fields[last]; owned && manager(owner.manager) {
 			return true
 		}
 	}
 	return false
 }
 
+// nameKey is how ownership names the entry of a list by its name.
+func nameKey(name string) string { return `k:{"name":"` + name + `"}` }
+
 // chosenPort is chosen for the nodePort of one entry of a Service's spec.ports,
 // whose identity is its port and protocol.
 func chosenPort(u *unstructured.Unstructured, port map[string]any) bool {
-	for _, fields := range managedFields(u) {
-		for key, owned := range child(child(fields, "f:spec"), "f:ports") {
+	for _, owner := range managedFields(u) {
+		for key, owned := range child(child(owner.fields, "f:spec"), "f:ports") {
 			var id struct {
 				Port     int64  `json:"port"`
 				Protocol string `json:"protocol"`
@@ -57,15 +72,21 @@ func chosenPort(u *unstructured.Unstructured, port map[string]any) bool {
 	return false
 }
 
-// managedFields returns the owned fields of each manager.
-func managedFields(u *unstructured.Unstructured) []map[string]any {
+// ownership is what one manager owns.
+type ownership struct {
+	manager string
+	fields  map[string]any
+}
+
+func managedFields(u *unstructured.Unstructured) []ownership {
 	entries, _, _ := unstructured.NestedFieldNoCopy(u.Object, "metadata", "managedFields")
 	list, _ := entries.([]any)
-	all := make([]map[string]any, 0, len(list))
+	all := make([]ownership, 0, len(list))
 	for _, entry := range list {
 		if entry, ok := entry.(map[string]any); ok {
 			if fields := child(entry, "fieldsV1"); fields != nil {
-				all = append(all, fields)
+				manager, _ := entry["manager"].(string)
+				all = append(all, ownership{manager, fields})
 			}
 		}
 	}

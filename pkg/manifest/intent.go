@@ -34,16 +34,23 @@ var (
 	annotationsLeftOut = []string{
 		"kubectl.kubernetes.io/last-applied-configuration", // kubectl's copy of the whole object, old secrets included
 		"deployment.kubernetes.io/revision",                // counted by the deployment controller
+		"deployment.kubernetes.io/revision-history",        // the revisions that a replica set was before
+		"deployment.kubernetes.io/desired-replicas",        // its controller's share of the rollout
+		"deployment.kubernetes.io/max-replicas",            // its controller's share of the rollout
 		"deprecated.daemonset.template.generation",         // counted by the daemon set strategy
 		"control-plane.alpha.kubernetes.io/leader",         // a leader election's heartbeat, every few seconds
 		"endpoints.kubernetes.io/last-change-trigger-time", // a time stamp for metrics
 		"autoscaling.alpha.kubernetes.io/conditions",       // status of an autoscaler in an old version
 		"autoscaling.alpha.kubernetes.io/current-metrics",  // status of an autoscaler in an old version
 		"pv.kubernetes.io/bind-completed",                  // the volume binder's progress
-		"pv.kubernetes.io/bound-by-controller",             // says that spec.volumeName was assigned
+		"pv.kubernetes.io/bound-by-controller",             // says that the other half was assigned
+		"pv.kubernetes.io/migrated-to",                     // the volume controller's note of the driver
 		"volume.kubernetes.io/selected-node",               // the scheduler's choice
 		"volume.kubernetes.io/storage-provisioner",         // derived from the storage class
 		"volume.beta.kubernetes.io/storage-provisioner",    // the same under its old name
+		"volume.kubernetes.io/storage-resizer",             // derived from the storage class
+		"batch.kubernetes.io/job-tracking",                 // put on jobs by servers up to 1.26
+		"kubernetes.io/limit-ranger",                       // admission's note of the defaults it set
 	}
 
 	// finalizersLeftOut are put on by admission and controllers of the server itself,
@@ -51,9 +58,24 @@ var (
 	finalizersLeftOut = []string{
 		"kubernetes.io/pvc-protection",
 		"kubernetes.io/pv-protection",
+		"kubernetes.io/vac-protection",
+		"kubernetes.io/pv-controller",
 		"service.kubernetes.io/load-balancer-cleanup",
+		"customresourcecleanup.apiextensions.k8s.io",
+		"resource.kubernetes.io/delete-protection",
+		"networking.k8s.io/service-cidr-finalizer",
 		"foregroundDeletion", // says how a running deletion proceeds
 		"orphan",             // says how a running deletion proceeds
+	}
+
+	// podLabels tell the pods of one owner apart. With them, and without the owner,
+	// the owner's controller elsewhere would adopt the pod and scale another one down.
+	podLabels = []string{
+		"pod-template-hash", "controller-revision-hash", "pod-template-generation",
+		"statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index",
+		"batch.kubernetes.io/job-completion-index",
+		"controller-uid", "batch.kubernetes.io/controller-uid",
+		"job-name", "batch.kubernetes.io/job-name",
 	}
 
 	// jobLabels carry the uid, or repeat the name, of the job that the server puts
@@ -65,27 +87,38 @@ var (
 )
 
 // Captured reports whether the object is someone's intent. Objects that a
-// controller owns are not (C2), nor is what the control plane itself publishes
-// into every namespace.
+// controller owns are not (C2), nor is what the control plane itself publishes.
 func Captured(u *unstructured.Unstructured) bool {
-	for _, owner := range u.GetOwnerReferences() {
-		if owner.Controller != nil && *owner.Controller {
-			return false
-		}
+	if owned(u) {
+		return false
 	}
-	if u.GroupVersionKind().Group != "" {
-		return true
-	}
-	switch u.GetKind() {
-	case "ConfigMap":
+	switch u.GroupVersionKind().GroupKind() {
+	case schema.GroupKind{Kind: "ConfigMap"}:
 		return u.GetName() != "kube-root-ca.crt"
-	case "Service":
+	case schema.GroupKind{Kind: "Service"}:
 		return u.GetNamespace() != "default" || u.GetName() != "kubernetes"
-	case "Endpoints":
+	case schema.GroupKind{Kind: "Endpoints"}:
 		// The controller's Endpoints have no owner reference, only this label.
 		return u.GetLabels()["endpoints.kubernetes.io/managed-by"] != "endpoint-controller"
+	case schema.GroupKind{Kind: "ServiceAccount"}:
+		// Each namespace gets one; it is of interest once someone gave it something.
+		return u.GetName() != "default" || len(intent(u)) > len(first) || len(u.GetLabels())+len(u.GetAnnotations()) > 0
+	case schema.GroupKind{Group: "apiregistration.k8s.io", Kind: "APIService"}:
+		// The server registers its own groups, and those of CRDs.
+		_, automatic := u.GetLabels()["kube-aggregator.kubernetes.io/automanaged"]
+		return !automatic
 	}
 	return true
+}
+
+// owned reports whether a controller made the object and keeps it as it is.
+func owned(u *unstructured.Unstructured) bool {
+	for _, owner := range u.GetOwnerReferences() {
+		if owner.Controller != nil && *owner.Controller {
+			return true
+		}
+	}
+	return false
 }
 
 // SensitiveResource reports whether objects of the resource hold secrets, which
@@ -165,71 +198,4 @@ func leaveOutNullTimes(value any) {
 			leaveOutNullTimes(v)
 		}
 	}
-}
-
-// leaveOutAssigned deletes values of built-in kinds that the server assigned and
-// nobody chose.
-func leaveOutAssigned(u *unstructured.Unstructured, object map[string]any) {
-	spec, _ := object["spec"].(map[string]any)
-	if spec == nil {
-		return
-	}
-	switch u.GroupVersionKind().GroupKind() {
-	case schema.GroupKind{Kind: "Service"}:
-		leaveOutServiceAssigned(u, spec)
-	case schema.GroupKind{Kind: "PersistentVolumeClaim"}:
-		// The binder leaves this note exactly when the volume was its choice.
-		if _, assigned := u.GetAnnotations()["pv.kubernetes.io/bound-by-controller"]; assigned {
-			delete(spec, "volumeName")
-		}
-	case schema.GroupKind{Kind: "Pod"}:
-		if managed(u) && !chosen(u, "spec", "nodeName") {
-			delete(spec, "nodeName") // the scheduler's choice
-		}
-	case schema.GroupKind{Group: "batch", Kind: "Job"}:
-		if manual, _ := spec["manualSelector"].(bool); !manual {
-			delete(spec, "selector") // generated from the uid
-			if metadata, ok := child(spec, "template")["metadata"].(map[string]any); ok {
-				leaveOutKeys(metadata, "labels", jobLabels)
-			}
-		}
-	case schema.GroupKind{Group: "apps", Kind: "StatefulSet"}:
-		claims, _ := spec["volumeClaimTemplates"].([]any)
-		for _, claim := range claims {
-			if claim, ok := claim.(map[string]any); ok {
-				delete(claim, "status") // the server defaults a phase into the templates
-			}
-		}
-	}
-}
-
-// leaveOutServiceAssigned deletes addresses, families and node ports that the
-// server allocated. A headless service's "None" is always a choice.
-func leaveOutServiceAssigned(u *unstructured.Unstructured, spec map[string]any) {
-	if ip, _ := spec["clusterIP"].(string); ip != "None" && !chosen(u, "spec", "clusterIP") {
-		delete(spec, "clusterIP")
-		if !chosen(u, "spec", "clusterIPs") {
-			delete(spec, "clusterIPs")
-		}
-	}
-	if !managed(u) {
-		return // nothing tells an assigned port or family from a chosen one
-	}
-	for _, field := range []string{"ipFamilies", "ipFamilyPolicy", "healthCheckNodePort"} {
-		if !chosen(u, "spec", field) {
-			delete(spec, field)
-		}
-	}
-	ports, _ := spec["ports"].([]any)
-	for _, port := range ports {
-		port, ok := port.(map[string]any)
-		if ok && !chosenPort(u, port) {
-			delete(port, "nodePort")
-		}
-	}
-}
-
-func child(m map[string]any, field string) map[string]any {
-	c, _ := m[field].(map[string]any)
-	return c
 }

@@ -15,10 +15,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"pgregory.net/rapid"
+	kyaml "sigs.k8s.io/kustomize/kyaml/yaml"
 	"sigs.k8s.io/yaml"
 )
 
-// readBoth returns the values of a document as both readers see them.
+// readBoth returns the values of a document as two readers see them. What kustomize
+// reads has to be what kubectl does.
 func readBoth(t interface{ Fatalf(string, ...any) }, document []byte) (sigs, v3 map[string]any) {
 	asJSON, err := yaml.YAMLToJSON(document)
 	if err != nil {
@@ -37,6 +39,20 @@ func readBoth(t interface{ Fatalf(string, ...any) }, document []byte) (sigs, v3 
 	}
 	if err := utiljson.Unmarshal(asJSON, &v3); err != nil {
 		t.Fatalf("%v", err)
+	}
+	node, err := kyaml.Parse(string(document))
+	if err != nil {
+		t.Fatalf("kyaml cannot read it: %v\n%s", err, document)
+	}
+	if asJSON, err = node.MarshalJSON(); err != nil {
+		t.Fatalf("kyaml: %v\n%s", err, document)
+	}
+	var third map[string]any
+	if err := utiljson.Unmarshal(asJSON, &third); err != nil {
+		t.Fatalf("%v", err)
+	}
+	if diff := cmp.Diff(sigs, third); diff != "" {
+		t.Fatalf("kyaml reads something else: %s\n%s", diff, document)
 	}
 	return sigs, v3
 }
