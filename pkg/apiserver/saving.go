@@ -30,6 +30,7 @@ import (
 	"github.com/kommit-dev/kommit/pkg/branch"
 	"github.com/kommit-dev/kommit/pkg/capture"
 	"github.com/kommit-dev/kommit/pkg/journal"
+	"github.com/kommit-dev/kommit/pkg/manifest"
 	"github.com/kommit-dev/kommit/pkg/window"
 )
 
@@ -44,8 +45,11 @@ type saving struct {
 	// cluster reaches the API server whose objects are captured.
 	cluster *rest.Config
 	// kept are the facts on disk, facts all that are used.
-	kept   factLog
-	facts  *attribution.Facts
+	kept  factLog
+	facts *attribution.Facts
+	// indexes are what the files of targets hold.
+	indexes *journal.Table
+
 	joiner *attribution.Joiner
 	pool   *branch.Pool
 	audit  http.Handler
@@ -60,6 +64,7 @@ func newSaving(o *Options, cluster *rest.Config, store journal.Store, mustRegist
 		options: o,
 		cluster: cluster,
 		kept:    kept,
+		indexes: journal.NewTable(store, fmt.Sprintf("indexes-%d", manifest.IndexVersion)),
 		facts:   facts,
 		joiner:  attribution.NewJoiner(attribution.JoinerConfig{Facts: facts, Grace: o.AttributionGrace, Metrics: metrics}),
 		pool:    branch.NewPool(o.MaxWindowBytes),
@@ -114,6 +119,7 @@ func (s *saving) start(hook genericapiserver.PostStartHookContext) error {
 	if err := s.pool.Start(hook.Context, branch.Config{
 		Client:    client.KommitV1alpha1(),
 		Informers: own,
+		Indexes:   s.indexes,
 		Cluster:   kubernetesClient,
 		CatchUp: func(ctx context.Context, target types.NamespacedName) string {
 			return lagging(captured.CatchUp(ctx, target))

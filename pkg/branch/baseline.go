@@ -5,12 +5,6 @@ package branch
 
 import (
 	"context"
-	"errors"
-	"io/fs"
-	"maps"
-	"path"
-	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -33,28 +27,21 @@ func (p *Pool) Differing(ctx context.Context, target types.NamespacedName, scope
 	if err != nil {
 		return nil, nil, err
 	}
-	// By path: the hash of each file in the directories of the scope.
-	hashes := map[string]string{}
-	for _, o := range scope {
-		dir := path.Dir(manifest.Path(d.path, o.Group, o.Resource, o.Namespace, "name"))
-		entries, err := tree.List(ctx, dir)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, nil, err
-		}
-		for _, entry := range entries {
-			hashes[path.Join(dir, entry.Name)] = entry.Hash
-		}
+	objects := make([]manifest.Object, len(listed))
+	for i, change := range listed {
+		objects[i] = objectOf(change)
 	}
-	for _, change := range listed {
-		file := manifest.Path(d.path, change.Object.Group, change.Object.Resource, change.Object.Namespace, change.Object.Name)
-		hash, exists := hashes[file]
-		delete(hashes, file)
-		if exists && hash == git.BlobHash(change.Manifest) {
-			continue
-		}
-		if exists {
+	places, err := d.layout.places(ctx, tree, objects)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i, change := range listed {
+		if at := places[i]; at.refused == nil && at.hash != "" {
+			if at.hash == git.BlobHash(change.Manifest) {
+				continue
+			}
 			// Other bytes may say the same.
-			if same, err := editOne(ctx, tree, file, change); err == nil && same == nil {
+			if same, err := editOne(ctx, tree, at.path, objects[i], change, nil); err == nil && same == nil {
 				continue
 			}
 		}
@@ -63,11 +50,17 @@ func (p *Pool) Differing(ctx context.Context, target types.NamespacedName, scope
 	if !d.prune {
 		return differing, nil, nil
 	}
+	alive := map[window.Object]bool{}
+	for _, change := range listed {
+		alive[change.Object] = true
+	}
 	for _, o := range scope {
-		dir := path.Dir(manifest.Path(d.path, o.Group, o.Resource, o.Namespace, "name"))
-		for _, file := range slices.Sorted(maps.Keys(hashes)) {
-			if name, ok := strings.CutSuffix(path.Base(file), ".yaml"); ok && path.Dir(file) == dir {
-				o.Name = name
+		have, err := d.layout.objects(ctx, tree, o)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, h := range have {
+			if o.Name = h.Name; !alive[o] {
 				orphans = append(orphans, o)
 			}
 		}

@@ -30,7 +30,7 @@ func (e *entry) commit() git.Commit {
 			if e.settled {
 				return nil, nil
 			}
-			files, e.unsaved, err = edit(ctx, tree, d.path, w.Changes, e.skip)
+			files, e.unsaved, err = edit(ctx, tree, d.layout, w.Changes, e.skip)
 			if err == nil && len(files) == 0 {
 				err = errors.Join(e.unsaved...)
 			}
@@ -59,34 +59,66 @@ func author(w window.Write, d destination) git.Signature {
 // edit turns "set this object, remove that one" into the files that differ on
 // the given tree. unsaved says which objects cannot be written, and why, those at
 // and below the paths of skip among them; the others are not kept back for them.
-func edit(ctx context.Context, tree *git.Tree, base string, changes []window.Change, skip map[string]error) (files []git.File, unsaved []error, err error) {
-	paths := make([]string, len(changes))
+func edit(ctx context.Context, tree *git.Tree, l *layout, changes []window.Change, skip map[string]error) (files []git.File, unsaved []error, err error) {
+	objects := make([]manifest.Object, len(changes))
 	for i, c := range changes {
-		paths[i] = manifest.Path(base, c.Object.Group, c.Object.Resource, c.Object.Namespace, c.Object.Name)
+		objects[i] = objectOf(c)
+	}
+	places, err := l.places(ctx, tree, objects)
+	if err != nil {
+		return nil, nil, err
+	}
+	var paths []string
+	for _, at := range places {
+		if at.hash != "" {
+			paths = append(paths, at.path)
+		}
 	}
 	if err := tree.Prefetch(ctx, paths...); err != nil {
 		return nil, nil, err
 	}
+	// One file may hold several of the objects.
+	edited := map[string]*git.File{}
 	for i, c := range changes {
-		if err := inTheWay(paths[i], skip); err != nil {
-			unsaved = append(unsaved, fmt.Errorf("%s: %w", paths[i], err))
+		at := places[i].path
+		err := places[i].refused
+		if err == nil {
+			err = inTheWay(at, skip)
+		}
+		if err != nil {
+			unsaved = append(unsaved, fmt.Errorf("%s: %w", at, err))
 			continue
 		}
-		file, err := editOne(ctx, tree, paths[i], c)
+		file, err := editOne(ctx, tree, at, objects[i], c, edited[at])
 		var (
 			refused    *manifest.RefusedError
 			notRegular *git.NotRegularError
 		)
 		switch {
 		case errors.As(err, &refused), errors.As(err, &notRegular):
-			unsaved = append(unsaved, fmt.Errorf("%s: %w", paths[i], err))
+			unsaved = append(unsaved, fmt.Errorf("%s: %w", at, err))
 		case err != nil:
 			return nil, nil, err
 		case file != nil:
+			edited[at] = file
+		}
+	}
+	// In the order of the changes, each file once.
+	for _, at := range places {
+		if file := edited[at.path]; file != nil {
 			files = append(files, *file)
+			delete(edited, at.path)
 		}
 	}
 	return files, unsaved, nil
+}
+
+// objectOf is what a change is about; the kind is not known of a deletion.
+func objectOf(c window.Change) manifest.Object {
+	return manifest.Object{
+		Group: c.Object.Group, Kind: manifest.KindOf(c.Manifest), Resource: c.Object.Resource,
+		Namespace: c.Object.Namespace, Name: c.Object.Name,
+	}
 }
 
 // inTheWay returns what is known to stand in the way of a path.
@@ -99,21 +131,32 @@ func inTheWay(path string, skip map[string]error) error {
 	return nil
 }
 
-// editOne returns nil when the file says it already.
-func editOne(ctx context.Context, tree *git.Tree, path string, c window.Change) (*git.File, error) {
-	before, err := tree.Read(ctx, path)
-	exists := err == nil
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
+// editOne returns the file with the change, earlier being what the same commit has
+// made of it already; nil when the file says it already.
+func editOne(ctx context.Context, tree *git.Tree, path string, object manifest.Object, c window.Change, earlier *git.File) (*git.File, error) {
+	var before []byte
+	exists := false
+	if earlier != nil {
+		before, exists = earlier.Content, earlier.Content != nil
+	} else {
+		var err error
+		before, err = tree.Read(ctx, path)
+		exists = err == nil
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
 	}
-	switch {
-	case c.Operation == window.Delete && !exists:
-		return nil, nil
-	case c.Operation == window.Delete:
-		after, err := manifest.Remove(before, manifest.Object{
-			Group: c.Object.Group, Resource: c.Object.Resource, Namespace: c.Object.Namespace, Name: c.Object.Name})
-		return &git.File{Path: path, Content: after}, err
-	case !exists:
+	if c.Operation == window.Delete {
+		if !exists {
+			return nil, nil
+		}
+		after, err := manifest.Remove(before, object)
+		if err != nil {
+			return nil, err
+		}
+		return &git.File{Path: path, Content: after}, nil
+	}
+	if !exists {
 		return &git.File{Path: path, Content: c.Manifest}, nil
 	}
 	after, err := manifest.Edit(before, c.Manifest)

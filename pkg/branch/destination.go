@@ -17,9 +17,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
 
 	"github.com/kommit-dev/kommit/apis/kommit/v1alpha1"
 	"github.com/kommit-dev/kommit/pkg/git"
+	"github.com/kommit-dev/kommit/pkg/manifest"
 )
 
 // StalledError says why a GitTarget cannot be written to, in the words of its
@@ -47,6 +49,7 @@ type destination struct {
 	committer  v1alpha1.GitIdentity
 	mailDomain string
 	repository *git.Repository
+	layout     *layout
 	// interval between two pushes to the repository; 0 for none (G7).
 	interval time.Duration
 }
@@ -57,18 +60,27 @@ type destinations struct {
 	targets           targetLister
 	providers         providerLister
 	secrets           secretGetter
+	indexes           IndexStore
 	allowInsecureHTTP bool
 
 	mu sync.Mutex
 	// repositories are kept per provider and rebuilt when its spec changes: they
 	// hold the connection pool and the object cache.
 	repositories map[types.NamespacedName]*providerRepository
+	layouts      map[types.NamespacedName]*targetLayout
 }
 
 type providerRepository struct {
 	uid        types.UID
 	generation int64
 	repository *git.Repository
+}
+
+// targetLayout is the layout of one GitTarget as its spec is.
+type targetLayout struct {
+	*layout
+
+	of remoteBranch
 }
 
 // targetLister and providerLister are what destinations needs of the informers.
@@ -133,6 +145,7 @@ func (d *destinations) resolveTarget(target *v1alpha1.GitTarget) (destination, e
 		mailDomain: provider.Spec.Commit.Author.EmailDomain,
 		repository: repository,
 	}
+	resolved.layout = d.layout(target, resolved.remote)
 	if perMinute := provider.Spec.Push.MaxPerMinute; perMinute > 0 {
 		resolved.interval = time.Minute / time.Duration(perMinute)
 	}
@@ -213,6 +226,49 @@ func (d *destinations) repository(provider *v1alpha1.GitProvider) (*git.Reposito
 	}
 	d.repositories[name] = &providerRepository{uid: provider.UID, generation: provider.Generation, repository: repository}
 	return repository, nil
+}
+
+// layout returns the target's.
+func (d *destinations) layout(target *v1alpha1.GitTarget, of remoteBranch) *layout {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	name, uid := nameOf(target), string(target.UID)
+	if known := d.layouts[name]; known != nil && known.target == uid && known.base == target.Spec.Path && known.of == of {
+		return known.layout
+	}
+	if d.layouts == nil {
+		d.layouts = map[types.NamespacedName]*targetLayout{}
+	}
+	made := newLayout(uid, target.Spec.Path, d.indexes)
+	d.layouts[name] = &targetLayout{layout: made, of: of}
+	return made
+}
+
+// known is where an object of a target is, as far as that is known without asking
+// anybody.
+func (d *destinations) known(target *v1alpha1.GitTarget, o manifest.Object) string {
+	d.mu.Lock()
+	l := d.layouts[nameOf(target)]
+	d.mu.Unlock()
+	if l == nil || l.base != target.Spec.Path {
+		return manifest.Path(target.Spec.Path, o.Group, o.Resource, o.Namespace, o.Name)
+	}
+	return l.known(o)
+}
+
+// targetGone forgets what is known of a deleted target's files.
+func (d *destinations) targetGone(ctx context.Context, target *v1alpha1.GitTarget) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.layouts, nameOf(target))
+	if d.indexes == nil {
+		return
+	}
+	go func() {
+		if err := d.indexes.Drop(string(target.UID)); err != nil {
+			klog.FromContext(ctx).Error(err, "What the files of a deleted GitTarget held stays on disk", "target", nameOf(target))
+		}
+	}()
 }
 
 // forget drops a deleted provider's connections and cache.

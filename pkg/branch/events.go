@@ -204,6 +204,7 @@ func (p *Pool) targetGone(target *v1alpha1.GitTarget) {
 	defer p.mu.Unlock()
 	p.readiness.targetGone(nameOf(target))
 	p.closeTarget(target)
+	p.destinations.targetGone(p.ctx, target)
 }
 
 func (p *Pool) providerSet(provider *v1alpha1.GitProvider) {

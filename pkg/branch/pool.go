@@ -29,6 +29,9 @@ type Config struct {
 	Informers informers.Interface
 	// Cluster is where the Secrets of GitProviders are read.
 	Cluster kubernetes.Interface
+	// Indexes keeps what is known of the targets' files over a restart; nil: they are
+	// read again.
+	Indexes IndexStore
 	// CatchUp proves that all that was persisted in the target before the call has
 	// reached Change, or names the resource that lags when ctx ends (DESIGN 5.5).
 	CatchUp func(ctx context.Context, target types.NamespacedName) (lagging string)
@@ -112,6 +115,7 @@ func (p *Pool) Start(ctx context.Context, config Config) error {
 		targets:           targetCache{config.Informers.GitTargets().Lister()},
 		providers:         providerCache{config.Informers.GitProviders().Lister()},
 		secrets:           clusterSecrets{config.Cluster},
+		indexes:           config.Indexes,
 		allowInsecureHTTP: config.AllowInsecureHTTP,
 	}
 	p.readiness = newReadiness(config.Client, p.destinations, p.flushOf)

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/kommit-dev/kommit/apis/kommit/v1alpha1"
-	"github.com/kommit-dev/kommit/pkg/manifest"
 	"github.com/kommit-dev/kommit/pkg/window"
 )
 
@@ -237,15 +236,16 @@ func (p *Pool) commitWindow(s window.Snapshot) *v1alpha1.CommitWindow {
 	if s.Request != nil {
 		w.Status.CommitRequestRef = &v1alpha1.LocalObjectReference{Name: s.Request.Name}
 	}
-	path := ""
-	if target := p.targets[s.Target]; target != nil {
-		path = target.Spec.Path
-	}
+	target := p.targets[s.Target]
 	for _, c := range s.Changes {
+		path := ""
+		if target != nil {
+			path = p.destinations.known(target, objectOf(c))
+		}
 		w.Status.Changes = append(w.Status.Changes, v1alpha1.WindowChange{
 			Operation: string(c.Operation),
 			Group:     c.Object.Group, Resource: c.Object.Resource, Namespace: c.Object.Namespace, Name: c.Object.Name,
-			Path: manifest.Path(path, c.Object.Group, c.Object.Resource, c.Object.Namespace, c.Object.Name),
+			Path: path,
 		})
 	}
 	return w

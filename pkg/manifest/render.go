@@ -195,3 +195,14 @@ func (e *encoder) block(header, text string, indent int) {
 		e.out.WriteByte('\n')
 	}
 }
+
+// KindOf reads the kind from what Render made, without parsing it; "" when there is
+// none.
+func KindOf(rendered []byte) string {
+	for line := range bytes.Lines(rendered) {
+		if kind, ok := bytes.CutPrefix(line, []byte("kind: ")); ok {
+			return string(bytes.Trim(kind, "\"'\r\n"))
+		}
+	}
+	return ""
+}
