@@ -88,6 +88,10 @@ conformance: ## Test the storage, and that no test of etcd3's is missing.
 update-conformance: ## Record the names of etcd3's tests, after an update of k8s.io/apiserver.
 	go run ./hack/conformance -update
 
+.PHONY: update-recordings
+update-recordings: controlplane ## Record anew what audit and watches say, for the tests of attribution.
+	go run ./test/recording/record
+
 .PHONY: test-integration
 test-integration: controlplane sshd ## Run the tests of the test control plane and its users.
 	$(SECTION) integration

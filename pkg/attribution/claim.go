@@ -24,9 +24,9 @@ type claim struct {
 	received  time.Time
 	completed time.Time
 	evidence  Evidence
-	// repeatable says that the same answer may have been given to somebody before: to
-	// a deletion that left the object there for its finalizers.
-	repeatable bool
+	// ended says that the request was answered with the end of the object, which no
+	// other deletion of it is.
+	ended bool
 }
 
 func claimOf(f *Fact) claim {
@@ -37,7 +37,7 @@ func claimOf(f *Fact) claim {
 		completed: f.Completed,
 		evidence:  f.Evidence,
 
-		repeatable: f.isDeletion() && f.ResourceVersion != "",
+		ended: f.Verb == verbDelete && f.UID != "" && f.ResourceVersion == "",
 	}
 	if c.completed.Before(c.received) {
 		c.completed = c.received
@@ -61,7 +61,7 @@ type claims struct {
 func (cs *claims) add(c claim) {
 	for i := range cs.list {
 		old := &cs.list[i]
-		if old.username != c.username || old.source != c.source || old.evidence != c.evidence || old.repeatable != c.repeatable {
+		if old.username != c.username || old.source != c.source || old.evidence != c.evidence || old.ended != c.ended {
 			continue
 		}
 		if c.received.Before(old.received) {
@@ -119,9 +119,8 @@ type timing struct {
 	// around is how long after its completion a request may still explain a version
 	// that it merely may have made.
 	around time.Duration
-	// hurried is Version.hurried.
-	hurried bool
-	// now is ours; final says that nothing more will be waited for.
+	// now is ours, zero for what is known up to now; final says that nothing more will
+	// be waited for.
 	now   time.Time
 	final bool
 }
@@ -155,14 +154,16 @@ func (cs *claims) decide(seen time.Time, t timing) verdict {
 		return verdict{cause: CauseUnproven}
 	}
 	v := verdict{username: author.username.Value(), evidence: author.evidence, cause: CauseUnproven}
+	settled := seen.Add(t.delay + answering)
 	switch {
-	case seen.IsZero() || t.final:
+	case seen.IsZero() || t.now.IsZero(), author.ended && !author.received.After(seen):
 		v.found = true
-	case author.evidence == Likely && !author.repeatable && !t.hurried && !author.received.After(seen):
-		v.found = true
+	case t.final:
+		// Where facts are known to come later than that, its silence says nothing.
+		v.found = !t.now.Before(settled)
 	case !author.received.After(seen.Add(t.ahead)):
-		v.settles = seen.Add(t.delay + answering)
-		v.found = !t.now.Before(v.settles)
+		v.settles = settled
+		v.found = !t.now.Before(settled)
 	}
 	return v
 }

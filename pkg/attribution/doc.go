@@ -23,9 +23,9 @@
 //     that version. Found at once.
 //   - Likely: the answer's managedFields have an entry of this request's field
 //     manager from within the request, and nobody else's is as new; or a deletion
-//     that names the uid. Believed at once when the request was received before the
-//     version was seen, unless the object had another version within the same
-//     seconds, or the deletion left it there for its finalizers. Then it settles.
+//     that names the uid. A deletion that was answered with the object's end is
+//     believed at once when it was received before the end was seen. All else
+//     settles: users share managers, and a second holds many requests.
 //   - Possible: everything else, such as a patch that only removes something, a
 //     scale, or an answer without managedFields. The request must have been received
 //     before the version was seen, and completed around that time. It always settles.
@@ -37,14 +37,16 @@
 // nobody is named.
 //
 // Settling is waiting as long after the version was seen as facts have lately been
-// late, so that another claim that is still under way can speak up. A likely
-// request that seems to have been received after its version was seen (clocks
-// differ) waits for the end of the grace instead, unless kube-apiserver's clock is
-// known to be ahead.
+// late, so that another claim that is still under way can speak up: some
+// milliseconds with the recommended audit flags, up to the batch wait with others.
+// A likely request that seems to have been received after its version was seen
+// (clocks differ) waits for the end of the grace instead, unless kube-apiserver's
+// clock is known to be ahead. While facts come later than the grace, nothing that
+// has to settle is believed.
 //
-// What is left: if the writer's event is lost for good, a request of another user
-// that changed nothing, and that was under way at that very moment, may be taken for
-// the write that it asked for, too.
+// What is left: if the writer's event is lost for good, or later than any before it,
+// a request of another user that changed nothing, and that was under way at that very
+// moment, may be taken for the write that it asked for, too.
 //
 // # Concurrency
 //

@@ -107,10 +107,6 @@ type Version struct {
 	// Labels are the object's own; they are needed only to join a deletecollection
 	// that had a selector and whose response was not recorded.
 	Labels map[string]string
-
-	// hurried says that another version of the object was seen shortly before, so that
-	// what managedFields tell of this second may be about that one.
-	hurried bool
 }
 
 func (v *Version) object() objectKey {

@@ -154,8 +154,11 @@ func (f *Facts) Add(now time.Time, facts ...Fact) error {
 		}
 	}
 	f.mu.Lock()
+	f.delays.posted(now, facts)
 	for i := range facts {
-		f.delays.note(now, facts[i].completedAt())
+		if !f.knows(&facts[i]) { // one that comes again says nothing about how late the first was
+			f.delays.note(now, facts[i].completedAt())
+		}
 		f.tally.fact(now, &facts[i])
 		f.metrics.fact(now, &facts[i])
 	}
@@ -192,7 +195,7 @@ func (f *Facts) find(v *Version, now time.Time, final bool) verdict {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	t := timing{
-		skew: f.skew, ahead: min(f.delays.clocks, f.skew), delay: f.delays.settling(), around: watchLag, hurried: v.hurried, now: now, final: final,
+		skew: f.skew, ahead: min(f.delays.clocks, f.skew), delay: f.delays.settling(), around: watchLag, now: now, final: final,
 	}
 	o := f.objects[v.UID]
 	if !v.Deleted {
@@ -250,6 +253,19 @@ func (f *Facts) index(now time.Time, fact *Fact) {
 	case fact.UID == "" && fact.Verb == verbDeleteCollection:
 		f.addScope(fact)
 	}
+}
+
+// knows reports whether the same fact came before. Caller must hold mu.
+func (f *Facts) knows(fact *Fact) bool {
+	o := f.objects[fact.UID]
+	if o == nil || fact.UID == "" {
+		return false
+	}
+	cs := o.deletion
+	if !fact.isDeletion() {
+		cs = o.version(fact.ResourceVersion)
+	}
+	return cs != nil && slices.Contains(cs.list, claimOf(fact))
 }
 
 // possible lowers the evidence of what does not name a uid.

@@ -181,7 +181,7 @@ func TestFindNow(t *testing.T) {
 	}{
 		{"proven", wrote("alice", Proven, 0, 10), true, time.Time{}},
 		{"proven, by a clock that is ahead", wrote("alice", Proven, 5000, 5010), true, time.Time{}},
-		{"likely", wrote("alice", Likely, 0, 10), true, time.Time{}},
+		{"likely", wrote("alice", Likely, 0, 10), false, at(70).Add(firstDelay)},
 		{"likely, received after it was seen", wrote("bob", Likely, 30, 40), false, time.Time{}},
 		{"possible", wrote("alice", Possible, 0, 10), false, at(70).Add(firstDelay)},
 		{"possible, received after it was seen", wrote("bob", Possible, 30, 40), false, time.Time{}},
@@ -363,33 +363,42 @@ func TestCrowdedClaims(t *testing.T) {
 	}
 }
 
-// TestHealth is C12.
+// TestHealth is C12: who is told what, as time goes by.
 func TestHealth(t *testing.T) {
+	configMaps, widgets := schema.GroupResource{Resource: "configmaps"}, schema.GroupResource{Group: "example.com", Resource: "widgets"}
 	f := NewFacts(FactsConfig{})
-	expect := func(now int, want Degradation) {
+	expect := func(now int, ofConfigMaps, ofWidgets Degradation) {
 		t.Helper()
 		h := f.Health(at(now))
-		if h.Degradation != want || (h.Message == "") != (want == "") {
-			t.Errorf("got %+v, want %q", h, want)
+		for gr, want := range map[schema.GroupResource]Degradation{configMaps: ofConfigMaps, widgets: ofWidgets} {
+			why, cure := h.Degradation([]schema.GroupResource{{Resource: "secrets"}, gr})
+			if why != want || (cure == "") != (want == "") {
+				t.Errorf("%v after %d ms: got %q %q, want %q", gr, now, why, cure, want)
+			}
+		}
+		if why, _ := h.Degradation(nil); why != "" && why != AuditEventsLate {
+			t.Errorf("nothing is captured: got %q", why)
 		}
 	}
-	expect(0, "")
-	f.noteInVain(at(45_000))
-	expect(46_000, NoAuditEvents)
+	expect(0, "", "")
+	f.noteInVain(at(45_000), configMaps)
+	expect(46_000, NoAuditEvents, "")
 	f.noteBodyless(at(50_000), resourceSet("configmaps"))
-	expect(51_000, NoResponseBodies)
-	add(t, f, at(60_000), with(wrote("alice", Likely, 59_980, 59_990), func(f *Fact) { f.Resource = "secrets" }))
-	expect(61_000, "")
-	if h := f.Health(at(61_000)); len(h.WithoutBodies) != 1 || h.WithoutBodies[0].Resource != "configmaps" || !h.LastFact.Equal(at(60_000)) || h.Delay != 10*time.Millisecond {
+	expect(51_000, NoResponseBodies, "")
+	add(t, f, at(60_000), with(wrote("alice", Likely, 59_980, 59_990), func(f *Fact) { f.Resource = "services" }))
+	expect(61_000, NoResponseBodies, "") // facts of others do not help
+	if h := f.Health(at(61_000)); len(h.WithoutBodies) != 1 || h.WithoutBodies[0] != configMaps || !h.LastFact.Equal(at(60_000)) || h.Delay != 10*time.Millisecond {
 		t.Errorf("got %+v", h)
 	}
+	f.noteInVain(at(61_500), widgets) // left out of the policy
+	expect(61_600, NoResponseBodies, NoAuditEvents)
 	add(t, f, at(62_000), wrote("alice", Likely, 61_000, 61_001))
-	if h := f.Health(at(62_000)); len(h.WithoutBodies) != 0 {
-		t.Errorf("got %+v", h)
-	}
-	add(t, f, at(120_000), wrote("alice", Likely, 70_000, 70_001))
-	expect(120_001, AuditEventsLate)
-	expect(3_600_000, "")
+	expect(62_000, "", NoAuditEvents)
+	add(t, f, at(63_000), with(wrote("alice", Likely, 62_900, 62_901), func(f *Fact) { f.Group, f.Resource = "example.com", "widgets" }))
+	expect(63_000, "", "")
+	add(t, f, at(120_000), with(wrote("alice", Likely, 70_000, 70_001), func(f *Fact) { f.ResourceVersion = "9" }))
+	expect(120_001, AuditEventsLate, AuditEventsLate)
+	expect(3_600_000, "", "")
 }
 
 func resourceSet(resources ...string) map[schema.GroupResource]bool {

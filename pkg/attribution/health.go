@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kommit-dev/kommit/apis/kommit/v1alpha1"
 )
 
 const (
@@ -16,8 +18,14 @@ const (
 	healthWindow = 10 * time.Minute
 	// delayWindow is how long a lateness is remembered at least, while facts come.
 	delayWindow = time.Minute
-	// firstDelay is assumed at least until facts have come for delayWindow.
-	firstDelay = time.Second
+	// firstDelay is assumed at least until the lateness is known: facts have come for
+	// delayWindow, or promptPosts POSTs came promptly one after the other.
+	firstDelay  = time.Second
+	prompt      = 100 * time.Millisecond
+	promptPosts = 8
+	// slowDelay is assumed at least once a fact was later than firstDelay, until facts
+	// have come for delayWindow: kube-apiserver's default batch wait.
+	slowDelay = 30 * time.Second
 	// maxTallied bounds the resources that are told apart.
 	maxTallied = 1024
 )
@@ -28,19 +36,15 @@ type Degradation string
 // The degradations, which are condition reasons.
 const (
 	// NoAuditEvents: changes waited in vain, and no fact came at all.
-	NoAuditEvents Degradation = "NoAuditEvents"
+	NoAuditEvents Degradation = v1alpha1.ReasonNoAuditEvents
 	// NoResponseBodies: events come, but the audit policy leaves the response out.
-	NoResponseBodies Degradation = "NoResponseBodies"
+	NoResponseBodies Degradation = v1alpha1.ReasonNoResponseBodies
 	// AuditEventsLate: facts come after their changes were given up.
-	AuditEventsLate Degradation = "AuditEventsLate"
+	AuditEventsLate Degradation = v1alpha1.ReasonAuditEventsLate
 )
 
 // Health is what attribution looks like from here.
 type Health struct {
-	// Degradation is empty when attribution works, or when nothing was there to do.
-	Degradation Degradation
-	// Message says what to set, empty without Degradation.
-	Message string
 	// LastFact is when the last fact came; zero means never.
 	LastFact time.Time
 	// Delay is how late facts have lately been at most, from the response to us.
@@ -50,6 +54,13 @@ type Health struct {
 	// WithoutBodies are resources whose events lately came without response bodies
 	// only, sorted. Those of aggregated APIs always do.
 	WithoutBodies []schema.GroupResource
+	// WithoutEvents are resources with changes that lately waited in vain, and of which
+	// no event came at all, sorted.
+	WithoutEvents []schema.GroupResource
+
+	lateAfter time.Duration
+	// heard says that facts came lately.
+	heard bool
 }
 
 // Health reports on the last ten minutes.
@@ -57,35 +68,57 @@ func (f *Facts) Health(now time.Time) Health {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	since := now.Add(-healthWindow)
-	h := Health{
+	return Health{
 		LastFact:      f.tally.lastFact,
 		Delay:         f.delays.max(),
 		ClocksAhead:   f.delays.clocks,
-		WithoutBodies: f.tally.withoutBodies(since),
+		WithoutBodies: f.tally.without(func(r resourceTally) bool { return r.bodyless.After(since) && !r.fact.After(since) }),
+		WithoutEvents: f.tally.without(func(r resourceTally) bool {
+			return r.inVain.After(since) && !r.fact.After(since) && !r.bodyless.After(since)
+		}),
+		lateAfter: f.lateAfter,
+		heard:     f.tally.lastFact.After(since),
 	}
-	facts := f.tally.lastFact.After(since)
+}
+
+// Degradation says why changes of these resources cannot find their authors, and
+// what to set. Both are empty when they can, or when there was nothing to do.
+func (h Health) Degradation(resources []schema.GroupResource) (why Degradation, cure string) {
+	affected := func(list []schema.GroupResource) string {
+		var names []string
+		for _, gr := range list {
+			if slices.Contains(resources, gr) {
+				names = append(names, gr.String())
+			}
+		}
+		return strings.Join(names, ", ")
+	}
+	bodyless, silent := affected(h.WithoutBodies), affected(h.WithoutEvents)
 	switch {
-	case !facts && len(h.WithoutBodies) > 0:
-		h.Degradation = NoResponseBodies
-		h.Message = "audit events come without response bodies: set level RequestResponse for the captured resources in the policy of kube-apiserver's --audit-policy-file"
-	case !facts && f.tally.lastInVain.After(since):
-		h.Degradation = NoAuditEvents
-		h.Message = "changes come, but no audit event about them: check kube-apiserver's --audit-webhook-config-file, and that the audit policy does not leave the captured resources out"
-	case facts && h.Delay > f.lateAfter:
-		h.Degradation = AuditEventsLate
-		h.Message = "audit events come up to " + h.Delay.Round(time.Second).String() + " late: lower kube-apiserver's --audit-webhook-batch-max-wait, or raise --attribution-grace above it"
+	case bodyless != "":
+		return NoResponseBodies, "audit events come without response bodies of " + bodyless +
+			": set level RequestResponse for them in the policy of kube-apiserver's --audit-policy-file"
+	case silent != "" && !h.heard:
+		return NoAuditEvents, "changes come, but no audit events: set kube-apiserver's --audit-webhook-config-file and --audit-policy-file"
+	case silent != "":
+		return NoAuditEvents, "audit events come, but none about " + silent +
+			": set level RequestResponse for them in the policy of kube-apiserver's --audit-policy-file"
+	case h.heard && h.Delay > h.lateAfter:
+		return AuditEventsLate, "audit events come up to " + h.Delay.Round(time.Second).String() +
+			" late: lower kube-apiserver's --audit-webhook-batch-max-wait, or raise --attribution-grace above it"
 	}
-	return h
+	return "", ""
 }
 
 // tally is what Health counts by. The owner of Facts.mu uses it.
 type tally struct {
-	lastFact   time.Time
-	lastInVain time.Time
-	resources  map[schema.GroupResource]resourceTally
+	lastFact  time.Time
+	resources map[schema.GroupResource]resourceTally
 }
 
-type resourceTally struct{ fact, bodyless time.Time }
+// resourceTally is when a fact, an event without body, and a change without fact came
+// last.
+type resourceTally struct{ fact, bodyless, inVain time.Time }
 
 func (t *tally) fact(now time.Time, f *Fact) {
 	t.lastFact = now
@@ -108,10 +141,11 @@ func (t *tally) update(gr schema.GroupResource, set func(*resourceTally)) {
 	t.resources[gr] = r
 }
 
-func (t *tally) withoutBodies(since time.Time) []schema.GroupResource {
+// without are the resources of which that is so, sorted.
+func (t *tally) without(so func(resourceTally) bool) []schema.GroupResource {
 	var list []schema.GroupResource
 	for gr, r := range t.resources {
-		if r.bodyless.After(since) && !r.fact.After(since) {
+		if so(r) {
 			list = append(list, gr)
 		}
 	}
@@ -129,11 +163,11 @@ func (f *Facts) noteBodyless(now time.Time, list map[schema.GroupResource]bool) 
 	}
 }
 
-// noteInVain counts a change that waited for a fact that never came.
-func (f *Facts) noteInVain(now time.Time) {
+// noteInVain counts a change of the resource that waited for a fact that never came.
+func (f *Facts) noteInVain(now time.Time, gr schema.GroupResource) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.tally.lastInVain = now
+	f.tally.update(gr, func(r *resourceTally) { r.inVain = now })
 }
 
 // noteProven learns from a version that was seen before the only request that can
@@ -167,8 +201,25 @@ type delays struct {
 	current, previous time.Duration
 	// warm says that previous is of a whole window.
 	warm bool
+	// inTime counts the prompt POSTs since the last that was not.
+	inTime int
 	// clocks is how far the senders' clocks have been ahead of ours.
 	clocks time.Duration
+}
+
+// posted notes how late the oldest fact of a POST is.
+func (d *delays) posted(now time.Time, facts []Fact) {
+	for i := range facts {
+		completed := facts[i].completedAt()
+		if completed.IsZero() || completed.Before(d.served) {
+			return
+		}
+		if now.Sub(completed) > prompt {
+			d.inTime = 0
+			return
+		}
+	}
+	d.inTime++
 }
 
 func (d *delays) note(now, completed time.Time) {
@@ -196,11 +247,15 @@ func (d *delays) max() time.Duration {
 	return max(d.current, d.previous)
 }
 
-// settling is the lateness to reckon with. What the first window says is not
-// believed to be the worst.
+// settling is the lateness to reckon with. kube-apiserver sends its batches at
+// intervals, so a fact that came soon says little about the next one: what few facts
+// say is not believed to be the worst.
 func (d *delays) settling() time.Duration {
-	if !d.warm {
-		return max(firstDelay, d.current)
+	switch {
+	case d.warm || d.inTime >= promptPosts:
+		return d.max()
+	case d.current > firstDelay:
+		return max(slowDelay, d.current)
 	}
-	return d.max()
+	return firstDelay
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 )
@@ -20,10 +21,6 @@ const (
 	DefaultGrace      = 45 * time.Second
 	DefaultMaxPending = 50_000
 )
-
-// hurry is how soon after another a version is too soon for managedFields, whose
-// times are whole seconds, to tell them apart.
-const hurry = 2 * time.Second
 
 // JoinerConfig configures a Joiner. Zero fields take the defaults.
 type JoinerConfig struct {
@@ -61,10 +58,6 @@ type Joiner struct {
 	space chan struct{}
 	// wake has one slot, for Run to look again.
 	wake chan struct{}
-	// recent are the objects submitted since recentFrom, older those of the hurry
-	// before it.
-	recent, older map[objectKey]struct{}
-	recentFrom    time.Time
 	// told are the causes that were logged.
 	told map[Cause]bool
 }
@@ -123,7 +116,6 @@ func (j *Joiner) Submit(ctx context.Context, v Version, deliver func(username st
 	c := change{version: v, deliver: deliver, submit: now, deadline: now.Add(j.grace)}
 	key := v.object()
 	j.mu.Lock()
-	c.version.hurried = j.hurries(key, now)
 	for {
 		if j.stopped || ctx.Err() != nil {
 			j.mu.Unlock()
@@ -274,7 +266,7 @@ func (j *Joiner) drain(ctx context.Context, q *queue) {
 // unresolved counts a change without author, and logs the first of each cause.
 func (j *Joiner) unresolved(ctx context.Context, c *change, v verdict, now time.Time, first bool) {
 	if v.cause == CauseNoFact {
-		j.facts.noteInVain(now)
+		j.facts.noteInVain(now, schema.GroupResource{Group: c.version.Group, Resource: c.version.Resource})
 	}
 	logger := klog.FromContext(ctx)
 	if !first {
@@ -282,21 +274,6 @@ func (j *Joiner) unresolved(ctx context.Context, c *change, v verdict, now time.
 	}
 	logger.Info("No author found for a change", "cause", v.cause, "group", c.version.Group, "resource", c.version.Resource,
 		"object", klog.KRef(c.version.Namespace, c.version.Name), "resourceVersion", c.version.ResourceVersion, "waited", now.Sub(c.submit))
-}
-
-// hurries notes that the object is submitted, and reports whether it has just been.
-// Caller must hold mu.
-func (j *Joiner) hurries(key objectKey, now time.Time) bool {
-	switch age := now.Sub(j.recentFrom); {
-	case age >= 2*hurry:
-		j.older, j.recent, j.recentFrom = nil, map[objectKey]struct{}{}, now
-	case age >= hurry:
-		j.older, j.recent, j.recentFrom = j.recent, map[objectKey]struct{}{}, now
-	}
-	_, recently := j.recent[key]
-	_, before := j.older[key]
-	j.recent[key] = struct{}{}
-	return recently || before
 }
 
 // release gives up a queue that Submit delivered for. Caller must hold mu.

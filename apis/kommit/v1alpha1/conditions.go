@@ -16,6 +16,9 @@ const (
 	// ConditionCaughtUp says whether the save provably holds all that its author did
 	// before it (DESIGN 5.5).
 	ConditionCaughtUp = "CaughtUp"
+	// ConditionAttributionDegraded is on GitTargets whose changes find their authors by
+	// audit: True says why they cannot, and what to set (C12).
+	ConditionAttributionDegraded = "AttributionDegraded"
 )
 
 // Reasons on a CommitRequest's conditions (DESIGN 4.4).
@@ -40,6 +43,18 @@ const (
 	ReasonCaughtUp       = "CaughtUp"
 	ReasonCatchUpTimeout = "CatchUpTimeout"
 	ReasonCutShort       = "CutShort"
+)
+
+// Reasons on AttributionDegraded.
+const (
+	// ReasonNoAuditEvents: changes came, but no audit events about them.
+	ReasonNoAuditEvents = "NoAuditEvents"
+	// ReasonNoResponseBodies: the audit policy leaves the responses out.
+	ReasonNoResponseBodies = "NoResponseBodies"
+	// ReasonAuditEventsLate: audit events came after their changes were given up.
+	ReasonAuditEventsLate = "AuditEventsLate"
+	// ReasonNothingAmiss: no sign of any of these in the last ten minutes.
+	ReasonNothingAmiss = "NothingAmiss"
 )
 
 // Reasons on GitProviders, GitTargets and WatchRules.

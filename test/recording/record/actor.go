@@ -36,9 +36,10 @@ func (l *ledger) wrote(name, author string, u *unstructured.Unstructured, intent
 	l.note(recording.Deed{Case: name, Author: author, UID: string(u.GetUID()), ResourceVersion: u.GetResourceVersion(), Intent: intent})
 }
 
-// deleted notes that the author asked for the end of the object.
+// deleted notes that the author asked for the end of the object. What the control
+// plane publishes into every namespace is not intent.
 func (l *ledger) deleted(name, author string, u *unstructured.Unstructured) {
-	l.note(recording.Deed{Case: name, Author: author, UID: string(u.GetUID()), Intent: true})
+	l.note(recording.Deed{Case: name, Author: author, UID: string(u.GetUID()), Intent: u.GetName() != rootCertificates})
 }
 
 // actor is a user of the script. Its methods note what it did.

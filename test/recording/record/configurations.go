@@ -22,7 +22,7 @@ func configurations() []configuration {
 	recommended := controlplane.RecommendedAuditFlags()
 	return []configuration{
 		{"recommended", recommendedPolicy(), recommended},
-		{"batched", recommendedPolicy(), []string{"--audit-webhook-mode=batch", "--audit-webhook-batch-max-wait=2s", "--audit-webhook-batch-max-size=40"}},
+		{"batched", recommendedPolicy(), []string{"--audit-webhook-mode=batch", "--audit-webhook-batch-max-wait=400ms", "--audit-webhook-batch-max-size=12"}},
 		{"everything", policy(nil, "level: RequestResponse", everything), recommended},
 		{"no-managed-fields", policy(omitted(), "level: RequestResponse\n  omitManagedFields: true", everything), recommended},
 		{"request", policy(omitted(), "level: Request", everything), recommended},

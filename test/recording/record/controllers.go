@@ -62,7 +62,7 @@ func controllersDeeds(list []seen, script []recording.Deed) ([]recording.Deed, e
 func authorOf(s seen, before *unstructured.Unstructured) string {
 	u := s.object
 	switch {
-	case s.resource == configMaps && u.GetName() == "kube-root-ca.crt":
+	case s.resource == configMaps && u.GetName() == rootCertificates:
 		return controller("root-ca-cert-publisher")
 	case s.resource == serviceAccounts && u.GetName() == "default":
 		return controller("service-account-controller")

@@ -17,6 +17,9 @@ import (
 // namespace is where the script acts.
 const namespace = "shop"
 
+// rootCertificates is the ConfigMap that a controller makes in every namespace.
+const rootCertificates = "kube-root-ca.crt"
+
 var (
 	configMaps      = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	services        = schema.GroupVersionResource{Version: "v1", Resource: "services"}
