@@ -148,7 +148,7 @@ func TestUsersRoles(t *testing.T) {
 // The audit policy, asked as kube-apiserver asks it: every kind that can be
 // captured is recorded with its response, managed fields included (C7), and no Secret ever with a body.
 func TestAuditPolicy(t *testing.T) {
-	loaded, err := policy.LoadPolicyFromFile("examples/audit/policy.yaml")
+	loaded, err := policy.LoadPolicyFromFile("audit/policy.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

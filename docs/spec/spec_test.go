@@ -92,12 +92,16 @@ func TestEachReasonIsOnAPage(t *testing.T) {
 	}
 }
 
-// Condition types of a CommitRequest stand on its page, and what they are.
-func TestEachConditionIsOnTheCommitRequestsPage(t *testing.T) {
-	text := read(t, "commitrequest.md")
+// Condition types of a CommitRequest stand on its page, and what they are; so does
+// the one of GitTargets.
+func TestEachConditionIsOnItsPage(t *testing.T) {
 	for name, value := range constants(t, "Condition") {
-		if !strings.Contains(text, "`"+value+"`") {
-			t.Errorf("commitrequest.md does not speak of %s (%s)", value, name)
+		page := "commitrequest.md"
+		if value == v1alpha1.ConditionAttributionDegraded {
+			page = "gittarget.md"
+		}
+		if !strings.Contains(read(t, page), "`"+value+"`") {
+			t.Errorf("%s does not speak of %s (%s)", page, value, name)
 		}
 	}
 }

@@ -50,14 +50,16 @@ type saving struct {
 	// indexes are what the files of targets hold.
 	indexes *journal.Table
 
-	joiner *attribution.Joiner
-	pool   *branch.Pool
-	audit  http.Handler
+	joiner  *attribution.Joiner
+	pool    *branch.Pool
+	audit   http.Handler
+	metrics *capture.Metrics
 }
 
 func newSaving(o *Options, cluster *rest.Config, store journal.Store, mustRegister func(...metrics.Registerable)) *saving {
-	metrics := attribution.NewMetrics()
+	metrics, captureMetrics := attribution.NewMetrics(), capture.NewMetrics()
 	metrics.Register(mustRegister)
+	captureMetrics.Register(mustRegister)
 	kept := newFactLog(store)
 	facts := attribution.NewFacts(attribution.FactsConfig{LateAfter: o.AttributionGrace, Keeper: kept, Metrics: metrics})
 	return &saving{
@@ -69,6 +71,7 @@ func newSaving(o *Options, cluster *rest.Config, store journal.Store, mustRegist
 		joiner:  attribution.NewJoiner(attribution.JoinerConfig{Facts: facts, Grace: o.AttributionGrace, Metrics: metrics}),
 		pool:    branch.NewPool(o.MaxWindowBytes),
 		audit:   attribution.NewHandler(facts, attribution.HandlerConfig{Metrics: metrics}),
+		metrics: captureMetrics,
 	}
 }
 
@@ -124,8 +127,12 @@ func (s *saving) start(hook genericapiserver.PostStartHookContext) error {
 		CatchUp: func(ctx context.Context, target types.NamespacedName) string {
 			return lagging(captured.CatchUp(ctx, target))
 		},
-		Recompare:         captured.Recompare,
-		Retry:             captured.Retry,
+		Recompare: captured.Recompare,
+		Retry:     captured.Retry,
+		Attribution: func(target types.NamespacedName) (reason, message string) {
+			why, cure := s.facts.Health(time.Now()).Degradation(captured.Resources(target))
+			return string(why), cure
+		},
 		CatchUpTimeout:    s.options.catchUpTimeout(),
 		AllowInsecureHTTP: s.options.AllowInsecureHTTP,
 	}); err != nil {
@@ -165,6 +172,7 @@ func (s *saving) captureConfig() (capture.Config, error) {
 		Facts:            s.facts,
 		Sink:             sink{s.pool},
 		AttributionGrace: s.options.AttributionGrace,
+		Metrics:          s.metrics,
 	}, nil
 }
 

@@ -51,7 +51,7 @@ func newBacklogs(t *testing.T, maxPerMinute int32) *Pool {
 			Spec:       v1alpha1.GitProviderSpec{URL: "https://git.example.com/shop.git", Push: v1alpha1.PushOptions{MaxPerMinute: maxPerMinute}},
 		}},
 	}
-	p.readiness = newReadiness(nil, p.destinations, nil)
+	p.readiness = newReadiness(nil, p.destinations, nil, nil)
 	return p
 }
 

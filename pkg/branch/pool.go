@@ -43,6 +43,9 @@ type Config struct {
 	// Retry ends the wait of a comparison with Git that failed: what was in the way may
 	// have changed. It may be called at any time and returns at once.
 	Retry func(target types.NamespacedName)
+	// Attribution says why the target's changes cannot find their authors, and what to
+	// set; both are empty when they can (C12). It is asked at intervals. May be nil.
+	Attribution func(target types.NamespacedName) (reason, message string)
 	// AllowInsecureHTTP accepts http:// remotes.
 	AllowInsecureHTTP bool
 }
@@ -118,7 +121,7 @@ func (p *Pool) Start(ctx context.Context, config Config) error {
 		indexes:           config.Indexes,
 		allowInsecureHTTP: config.AllowInsecureHTTP,
 	}
-	p.readiness = newReadiness(config.Client, p.destinations, p.flushOf)
+	p.readiness = newReadiness(config.Client, p.destinations, p.flushOf, config.Attribution)
 	p.expiry = newExpiry(config.Client)
 	p.mu.Unlock()
 	go p.requests.run(ctx)

@@ -26,6 +26,10 @@ import (
 // probeInterval is how often a repository is looked at when nothing changes.
 const probeInterval = 5 * time.Minute
 
+// attributionInterval is how often a target is looked at for whether its changes find
+// their authors.
+const attributionInterval = 10 * time.Second
+
 // untoldInterval is how often a deleted target looks whether its last requests have
 // been told.
 const untoldInterval = 100 * time.Millisecond
@@ -43,7 +47,9 @@ type readiness struct {
 	destinations *destinations
 	// flushOf says what keeps a target that is being deleted.
 	flushOf func(types.NamespacedName) flush
-	queue   workqueue.TypedRateLimitingInterface[subject]
+	// attribution is as of Config.
+	attribution func(types.NamespacedName) (reason, message string)
+	queue       workqueue.TypedRateLimitingInterface[subject]
 
 	mu sync.Mutex
 	// commits are the last hashes pushed, per target.
@@ -51,11 +57,13 @@ type readiness struct {
 	generations map[types.NamespacedName]providerRepository
 }
 
-func newReadiness(client clientset.KommitV1alpha1Interface, d *destinations, flushOf func(types.NamespacedName) flush) *readiness {
+func newReadiness(client clientset.KommitV1alpha1Interface, d *destinations, flushOf func(types.NamespacedName) flush,
+	attribution func(types.NamespacedName) (reason, message string)) *readiness {
 	return &readiness{
 		client:       client,
 		destinations: d,
 		flushOf:      flushOf,
+		attribution:  attribution,
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[subject](time.Second, time.Minute)),
 		commits:     map[types.NamespacedName]string{},
@@ -155,11 +163,29 @@ func (r *readiness) updateTarget(ctx context.Context, name types.NamespacedName)
 		ready = readyCondition{status: metav1.ConditionFalse, stalled: true, reason: v1alpha1.ReasonTargetSuspended, message: "spec.suspend is true: nothing is committed"}
 	}
 	ready.set(&next.Status.Conditions, target.Generation)
+	r.setAttribution(next)
 	if apiequality.Semantic.DeepEqual(next.Status, target.Status) {
 		return nil
 	}
 	_, err = r.client.GitTargets(name.Namespace).UpdateStatus(ctx, next, metav1.UpdateOptions{})
 	return ignoreNotFound(err)
+}
+
+// setAttribution says whether the target's changes can find their authors, and has
+// that looked at again (C12). The target is captured and saved all the same, so it
+// says nothing about Ready.
+func (r *readiness) setAttribution(target *v1alpha1.GitTarget) {
+	if r.attribution == nil || target.Spec.Attribution == v1alpha1.AttributionNone {
+		apimeta.RemoveStatusCondition(&target.Status.Conditions, v1alpha1.ConditionAttributionDegraded)
+		return
+	}
+	r.queue.AddAfter(subject{name: nameOf(target)}, attributionInterval)
+	degraded := metav1.Condition{Type: v1alpha1.ConditionAttributionDegraded, Status: metav1.ConditionTrue, ObservedGeneration: target.Generation}
+	degraded.Reason, degraded.Message = r.attribution(nameOf(target))
+	if degraded.Reason == "" {
+		degraded.Status, degraded.Reason = metav1.ConditionFalse, v1alpha1.ReasonNothingAmiss
+	}
+	apimeta.SetStatusCondition(&target.Status.Conditions, degraded)
 }
 
 // updateDeleted lets go of a deleted target once everything is pushed and told,

@@ -23,8 +23,10 @@
 package capture
 
 import (
+	"cmp"
 	"context"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -81,7 +83,7 @@ var (
 	_ Facts  = (*attribution.Facts)(nil)
 )
 
-// Config is what a Capture works with. All fields are needed.
+// Config is what a Capture works with. All fields are needed but where it says so.
 type Config struct {
 	// Dynamic and Metadata read the captured objects on the host cluster.
 	Dynamic  dynamic.Interface
@@ -98,6 +100,8 @@ type Config struct {
 	Sink        Sink
 	// AttributionGrace is how long a change waits for its author (C8).
 	AttributionGrace time.Duration
+	// Metrics may be nil.
+	Metrics *Metrics
 }
 
 // Capture is the running whole. Its methods are safe for concurrent use.
@@ -295,6 +299,16 @@ func (c *Capture) sourcesOf(target types.NamespacedName) map[*source]*claim {
 		}
 	}
 	return of
+}
+
+// Resources returns what is captured for a target, sorted.
+func (c *Capture) Resources(target types.NamespacedName) []schema.GroupResource {
+	var list []schema.GroupResource
+	for s := range c.sourcesOf(target) {
+		list = append(list, s.key.resource.GroupResource())
+	}
+	slices.SortFunc(list, func(a, b schema.GroupResource) int { return cmp.Compare(a.String(), b.String()) })
+	return slices.Compact(list)
 }
 
 // broadcast wakes all who wait. The zero value is ready.

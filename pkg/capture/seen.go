@@ -287,6 +287,7 @@ func (s *source) hand(ctx context.Context, seen sight, changes []window.Change, 
 		for _, change := range direct {
 			s.capture.Sink.Change(ctx, change)
 		}
+		s.capture.Metrics.handedOn(seen.arrived)
 		s.delivered(seen.object.Name, directLeg)
 	}
 	if len(joined) == 0 {
@@ -299,6 +300,7 @@ func (s *source) hand(ctx context.Context, seen sight, changes []window.Change, 
 			}
 			s.capture.Sink.Change(ctx, change)
 		}
+		s.capture.Metrics.handedOn(seen.arrived)
 		s.delivered(seen.object.Name, joinedLeg)
 	})
 }

@@ -8,6 +8,7 @@
 package stack
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,6 +37,8 @@ type Config struct {
 	RaceDetector bool
 	// AuditFlags are the --audit-webhook-* flags; nil for the recommended ones.
 	AuditFlags []string
+	// AuditPolicy is the file of the audit policy; empty for that of artifacts/audit.
+	AuditPolicy string
 	// AuditThrough, when set, is given kommit-apiserver's address and returns the one
 	// that audit events are sent to: a test's that gets in between.
 	AuditThrough func(server string) (address string, err error)
@@ -97,7 +100,7 @@ func (s *Stack) start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	policy := filepath.Join(s.root, "artifacts", "examples", "audit", "policy.yaml")
+	policy := cmp.Or(s.config.AuditPolicy, filepath.Join(s.root, "artifacts", "audit", "policy.yaml"))
 	webhook := filepath.Join(s.config.Dir, "audit-webhook.kubeconfig")
 	s.ControlPlane, err = controlplane.New(controlplane.Config{
 		Dir: s.config.Dir, BinDir: s.binaries, PluginDir: s.plugins, WithControllerManager: true,
