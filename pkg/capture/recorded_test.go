@@ -86,11 +86,12 @@ func TestRecordedStreams(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		objects := decoded(t, r)
 		for _, o := range orders() {
 			t.Run(row.name+"/"+o.name, func(t *testing.T) {
 				var sum tally
 				for seed := range max(1, o.seeds) {
-					check(t, row, r, o, replay(t, r, o, seed), &sum)
+					check(t, row, r, o, replay(t, r, objects, o, seed), &sum)
 				}
 				t.Logf("%d changes: %d resolved, %d unresolved, %d wrong", sum.resolved+sum.unresolved+sum.wrong, sum.resolved, sum.unresolved, sum.wrong)
 				switch {
