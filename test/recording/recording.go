@@ -91,7 +91,7 @@ func Open(name string) (*Recording, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // read only, and in memory
 	z, err := gzip.NewReader(f)
 	if err != nil {
 		return nil, fmt.Errorf("recording %s: %w", name, err)

@@ -6,7 +6,7 @@ package main
 import (
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/api/equality"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -70,7 +70,7 @@ func authorOf(s seen, before *unstructured.Unstructured) string {
 		return "" // only what it owns does a controller of this cluster make and delete
 	case metav1.GetControllerOf(before) != nil, len(u.GetFinalizers()) < len(before.GetFinalizers()):
 		return controller("generic-garbage-collector")
-	case s.resource == replicaSets && !equality.Semantic.DeepEqual(u.Object["status"], before.Object["status"]):
+	case s.resource == replicaSets && !apiequality.Semantic.DeepEqual(u.Object["status"], before.Object["status"]):
 		return controller("replicaset-controller")
 	case s.resource == deployments:
 		return controller("deployment-controller")

@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"maps"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,9 +39,7 @@ type fields = map[string]any
 
 func object(apiVersion, kind, name string, rest fields) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: fields{"apiVersion": apiVersion, "kind": kind, "metadata": fields{"name": name}}}
-	for key, value := range rest {
-		u.Object[key] = value
-	}
+	maps.Copy(u.Object, rest)
 	return u
 }
 
