@@ -269,9 +269,26 @@ func (s *splicer) removeElement(n *yaml.Node, i int) {
 	s.removeLines(start, s.end(item), n.Column-1)
 }
 
+// renamed reports whether two elements differ in their names only.
+func renamed(a, b any) bool {
+	m, _ := a.(map[string]any)
+	n, _ := b.(map[string]any)
+	key, other := nameKeyOf(m), nameKeyOf(n)
+	if key == "" || key != other || len(m) < 2 || len(m) != len(n) {
+		return false
+	}
+	for k, v := range m {
+		if k != key && !(has(n, k) && reflect.DeepEqual(v, n[k])) {
+			return false
+		}
+	}
+	return true
+}
+
 // align pairs the elements of two lists in order: equal ones first, then those
-// that are named the same, then nameless ones that stand in each other's place. The
-// result holds, for each of have, its index in want or -1.
+// that are named the same, then those that were renamed, then nameless ones that
+// stand in each other's place. The result holds, for each of have, its index in
+// want or -1.
 func align(have, want []any) []int {
 	score := func(a, b any) int {
 		switch {
@@ -279,6 +296,8 @@ func align(have, want []any) []int {
 			return 4
 		case named(a) != "" && named(a) == named(b):
 			return 3
+		case renamed(a, b):
+			return 2
 		case named(a) == "" && named(b) == "" && sameShape(a, b):
 			return 1
 		}

@@ -87,13 +87,18 @@ func holdsQuantities(path []string) bool {
 // named returns what tells an element of a list from the others, "" when nothing
 // does.
 func named(v any) string {
-	m, ok := v.(map[string]any)
-	if !ok {
-		return ""
+	m, _ := v.(map[string]any)
+	if key := nameKeyOf(m); key != "" {
+		return fmt.Sprintf("%s=%v", key, m[key])
 	}
+	return ""
+}
+
+// nameKeyOf returns the key whose value names the element.
+func nameKeyOf(m map[string]any) string {
 	for _, key := range []string{"name", "key", "id", "mountPath", "containerPort", "port", "ip", "host", "topologyKey", "type"} {
-		if value, ok := m[key]; ok {
-			return fmt.Sprintf("%s=%v", key, value)
+		if _, ok := m[key]; ok {
+			return key
 		}
 	}
 	return ""

@@ -160,8 +160,12 @@ func blockHeader(s string) (string, bool) {
 			return "", false
 		}
 	}
+	// kustomize's reader takes a tab that opens the text for bad indentation.
+	if strings.HasPrefix(strings.TrimLeft(body, "\n"), "\t") {
+		return "", false
+	}
 	header := "|"
-	if strings.ContainsRune(" \t\n", rune(s[0])) {
+	if strings.ContainsRune(" \n", rune(s[0])) {
 		header += "2" // the first line does not show the indentation
 	}
 	switch len(s) - len(body) {
