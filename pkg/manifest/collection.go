@@ -59,7 +59,7 @@ func (s *splicer) remove(n *yaml.Node, removed []int, width int, want any, flow 
 		return true
 	}
 	if len(removed)*width == len(n.Content) {
-		s.replace(s.begin(n), s.end(n), flowText(want))
+		s.replace(s.begin(n), s.end(n), s.flowText(want))
 		return false
 	}
 	// The last ones go with the comma before them, the others with the one behind.
@@ -105,7 +105,7 @@ func (s *splicer) entry(n *yaml.Node, i int, have, want any, flow bool) {
 		return
 	}
 	if flow {
-		s.replace(s.begin(value), s.end(value), flowText(want))
+		s.replace(s.begin(value), s.end(value), s.flowText(want))
 		return
 	}
 	// Behind the key's colon up to the end of the old value.
@@ -194,7 +194,7 @@ func (s *splicer) add(n *yaml.Node, i int, addition any, flow bool) {
 		width = 2
 	}
 	if flow {
-		text := flowText(addition)
+		text := s.flowText(addition)
 		text = text[1 : len(text)-1]
 		if i < 0 {
 			s.replace(s.begin(n.Content[0]), s.begin(n.Content[0]), text+", ")

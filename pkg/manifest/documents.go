@@ -16,8 +16,8 @@ type document struct {
 	// file's lines before them.
 	text         []byte
 	offset, line int
-	// marked: a marker stands before offset.
-	marked bool
+	// begins is the offset of the marker before the document; offset, without one.
+	begins int
 	root   *yaml.Node
 	// starts are the offsets of the lines of text.
 	starts []int
@@ -60,7 +60,7 @@ func split(file []byte) []*document {
 	if bytes.HasPrefix(file, byteOrderMark) {
 		start = len(byteOrderMark)
 	}
-	current := &document{offset: start}
+	current := &document{begins: start, offset: start}
 	finish := func(end int) {
 		current.text = file[current.offset:end]
 		current.starts = []int{0}
@@ -75,7 +75,10 @@ func split(file []byte) []*document {
 		rest := file[at:]
 		if bytes.HasPrefix(rest, []byte(marker)) && (len(rest) == len(marker) || bytes.IndexByte([]byte(" \t\r\n"), rest[len(marker)]) >= 0) {
 			finish(at)
-			current = &document{offset: at + len(marker), line: line, marked: true}
+			// Blanks before a comment on the marker's line are the marker's: a parser
+			// that sees a tab there for the first byte refuses it.
+			blanks := len(rest) - len(marker) - len(bytes.TrimLeft(rest[len(marker):], " \t"))
+			current = &document{begins: at, offset: at + len(marker) + blanks, line: line}
 		}
 		next := bytes.IndexByte(rest, '\n')
 		if next < 0 {

@@ -69,17 +69,34 @@ func respell(have, want any, path []string) any {
 // holdsQuantities reports whether the schema of the built-in kinds has a quantity
 // there.
 func holdsQuantities(path []string) bool {
-	if len(path) < 2 || path[0] != "spec" {
-		return false
+	// The keys from the end: the field itself, what it is in, and so on.
+	at := func(i int) string {
+		if i < len(path) {
+			return path[len(path)-1-i]
+		}
+		return ""
 	}
-	if path[len(path)-1] == "sizeLimit" && path[len(path)-2] == "emptyDir" {
-		return true
+	switch at(0) {
+	case "sizeLimit":
+		return at(1) == "emptyDir"
+	case "divisor":
+		return at(1) == "resourceFieldRef"
+	case "averageValue":
+		return at(1) == "target"
+	case "value":
+		return at(1) == "target" || at(2) == "capacity"
+	case "capacity", "maximumVolumeSize":
+		return len(path) == 1 // CSIStorageCapacity
 	}
-	switch path[len(path)-2] {
+	switch at(1) {
 	case "requests", "limits":
-		return len(path) > 2 && path[len(path)-3] == "resources"
+		return at(2) == "resources"
+	case "max", "min", "default", "defaultRequest", "maxLimitRequestRatio":
+		return at(2) == "limits" && at(3) == "spec"
 	case "hard", "capacity", "overhead":
-		return true
+		return path[0] == "spec"
+	case "podFixed":
+		return path[0] == "overhead"
 	}
 	return false
 }

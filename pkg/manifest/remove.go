@@ -73,8 +73,8 @@ func (p place) withoutItem(file []byte) ([]byte, error) {
 // cutOut returns the file without the document and the marker that begins it.
 func (d *document) cutOut(file []byte) []byte {
 	start, end := d.offset, d.offset+len(d.text)
-	if d.marked {
-		return slices.Concat(file[:start-len(marker)], file[end:])
+	if d.begins < start {
+		return slices.Concat(file[:d.begins], file[end:])
 	}
 	// The first one: what stands above it, apart, is about the file.
 	at := d.lineStart(d.begin(d.root))

@@ -112,7 +112,14 @@ func printable(r rune) bool {
 }
 
 // quote returns the string in double quotes, on one line.
-func quote(s string) string {
+func quote(s string) string { return quoted(s, `\x%02X`, `\U%08X`) }
+
+// quoteJSON returns the string as both JSON and YAML have it. A character beyond
+// the basic plane that has to be escaped cannot be: the result is read back.
+func quoteJSON(s string) string { return quoted(s, `\u%04X`, `\u%X`) }
+
+// quoted is given how the shortest and the longest escapes look.
+func quoted(s, short, long string) string {
 	var b strings.Builder
 	b.Grow(len(s) + 2)
 	b.WriteByte('"')
@@ -130,11 +137,11 @@ func quote(s string) string {
 		case r == ' ' || printable(r):
 			b.WriteRune(r)
 		case r <= 0xff:
-			fmt.Fprintf(&b, `\x%02X`, r)
+			fmt.Fprintf(&b, short, r)
 		case r <= 0xffff:
 			fmt.Fprintf(&b, `\u%04X`, r)
 		default:
-			fmt.Fprintf(&b, `\U%08X`, r)
+			fmt.Fprintf(&b, long, r)
 		}
 	}
 	b.WriteByte('"')

@@ -6,6 +6,7 @@ package manifest
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"reflect"
@@ -24,13 +25,15 @@ type splice struct {
 // splicer collects the splices that make a document say something else.
 type splicer struct {
 	*document
+	// json: the document is JSON, and stays so.
+	json    bool
 	splices []splice
 }
 
 // splice returns the file with only the changed values' bytes replaced, or says why
 // that cannot be. The result is read back before it is believed.
 func (p place) splice(file []byte, want map[string]any) ([]byte, error) {
-	s := &splicer{document: p.document}
+	s := &splicer{document: p.document, json: json.Valid(p.document.text)}
 	s.value(p.node, p.value, want, s.flow(p.node))
 	if s.err != nil {
 		return nil, s.err
@@ -39,7 +42,7 @@ func (p place) splice(file []byte, want map[string]any) ([]byte, error) {
 	if !ok {
 		return nil, s.unproven(p)
 	}
-	if again, err := read(text); err != nil || !p.says(again, want) {
+	if again, err := read(text); err != nil || !p.says(again, want) || s.json && !json.Valid(text) {
 		return nil, s.unproven(p)
 	}
 	end := s.offset + len(s.text)
@@ -145,6 +148,9 @@ func (s *splicer) scalar(n *yaml.Node, want any, flow bool) (string, bool) {
 	case map[string]any, []any:
 		return s.empty(want)
 	}
+	if s.json {
+		return s.flowText(want), true
+	}
 	block := n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0
 	if isString && (block || strings.Contains(text, "\n") && n.Style == 0) && !flow {
 		if header, ok := blockHeader(text); ok {
@@ -195,7 +201,7 @@ func entryText(v any, indent int) (string, error) {
 }
 
 // flowText writes a value within brackets, on one line.
-func flowText(v any) string {
+func (s *splicer) flowText(v any) string {
 	var b strings.Builder
 	switch v := v.(type) {
 	case map[string]any:
@@ -204,7 +210,7 @@ func flowText(v any) string {
 			if i > 0 {
 				b.WriteString(", ")
 			}
-			fmt.Fprintf(&b, "%s: %s", flowText(key), flowText(v[key]))
+			fmt.Fprintf(&b, "%s: %s", s.flowText(key), s.flowText(v[key]))
 		}
 		b.WriteByte('}')
 	case []any:
@@ -213,10 +219,13 @@ func flowText(v any) string {
 			if i > 0 {
 				b.WriteString(", ")
 			}
-			b.WriteString(flowText(item))
+			b.WriteString(s.flowText(item))
 		}
 		b.WriteByte(']')
 	case string:
+		if s.json {
+			return quoteJSON(v)
+		}
 		if plain(v) && !strings.ContainsAny(v, ",[]{}") {
 			return v
 		}
