@@ -48,6 +48,7 @@ func leaveOutAssigned(u *unstructured.Unstructured, object map[string]any) {
 		if manual, _ := spec["manualSelector"].(bool); !manual && spec != nil {
 			delete(spec, "selector") // generated from the uid
 			leaveOutKeys(child(child(spec, "template"), "metadata"), "labels", jobLabels)
+			leaveOutKeys(metadata, "labels", jobLabels) // by default those of the template
 		}
 	case schema.GroupKind{Group: "apps", Kind: "StatefulSet"}:
 		claims, _ := spec["volumeClaimTemplates"].([]any)

@@ -87,7 +87,7 @@ func Edit(before, intent []byte) ([]byte, error) {
 	if identify(found.value).namespace == "" && wanted.namespace != "" {
 		delete(want["metadata"].(map[string]any), "namespace")
 	}
-	want = spellQuantities(found.value, want).(map[string]any)
+	want = respelled(found.value, want)
 	if reflect.DeepEqual(found.value, want) {
 		return before, nil
 	}
@@ -95,6 +95,13 @@ func Edit(before, intent []byte) ([]byte, error) {
 		return encode(want) // a file of ours: its lines differ where the values do
 	}
 	return found.splice(before, want)
+}
+
+// respelled returns what the file should say: want as have spells it, where that is
+// the same object to the server.
+func respelled(have, want map[string]any) map[string]any {
+	want = spellQuantities(have, want).(map[string]any)
+	return keepZeros(have, omitDefaults(have, want))
 }
 
 // concat puts a document behind a file of comments.

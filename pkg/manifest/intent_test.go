@@ -120,6 +120,33 @@ spec: {clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1], ipFamilyPolicy: SingleStack}
 		"job with its own selector": {
 			`{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {manualSelector: true, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}}}}`,
 			`{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {manualSelector: true, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}}}}`},
+		"namespace": {
+			`{apiVersion: v1, kind: Namespace, metadata: {name: lab, labels: {kubernetes.io/metadata.name: lab}}, spec: {finalizers: [kubernetes]}}`,
+			`{apiVersion: v1, kind: Namespace, metadata: {name: lab}}`},
+		"namespace with choices": {
+			`{apiVersion: v1, kind: Namespace, metadata: {name: lab, labels: {a: b, kubernetes.io/metadata.name: lab}}, spec: {finalizers: [kubernetes, example.org/f]}}`,
+			`{apiVersion: v1, kind: Namespace, metadata: {name: lab, labels: {a: b}}, spec: {finalizers: [example.org/f]}}`},
+		"account with a token that was made for it": {
+			`{apiVersion: v1, kind: ServiceAccount, metadata: {name: s}, secrets: [{name: s-token-x7k2p}, {name: s-token-mine}, {name: t-token-x7k2p}]}`,
+			`{apiVersion: v1, kind: ServiceAccount, metadata: {name: s}, secrets: [{name: s-token-mine}, {name: t-token-x7k2p}]}`},
+		"account with such a token, by choice": {
+			`{apiVersion: v1, kind: ServiceAccount, metadata: {name: s, managedFields: [{manager: kubectl, fieldsV1: {"f:secrets": {'k:{"name":"s-token-x7k2p"}': {}}}}]}, secrets: [{name: s-token-x7k2p}]}`,
+			`{apiVersion: v1, kind: ServiceAccount, metadata: {name: s}, secrets: [{name: s-token-x7k2p}]}`},
+		"pod after admission": {
+			`{apiVersion: v1, kind: Pod, metadata: {name: p, labels: {pod-template-hash: mine}, managedFields: [{manager: m, fieldsV1: {"f:spec": {"f:priority": {}}}}]}, spec: {nodeName: n, priority: 1, tolerations: [{key: a}], volumes: [{name: kube-api-access-x7k2p}], containers: [{name: c, volumeMounts: [{name: kube-api-access-x7k2p}, {name: mine}]}]}}`,
+			`{apiVersion: v1, kind: Pod, metadata: {name: p, labels: {pod-template-hash: mine}}, spec: {priority: 1, containers: [{name: c, volumeMounts: [{name: mine}]}]}}`},
+		"pod of a controller": {
+			`{apiVersion: v1, kind: Pod, metadata: {name: p, labels: {a: b, pod-template-hash: x}, ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: r, uid: u, controller: true}]}, spec: {nodeName: n}}`,
+			`{apiVersion: v1, kind: Pod, metadata: {name: p, labels: {a: b}}, spec: {nodeName: n}}`},
+		"volume bound by the controller": {
+			`{apiVersion: v1, kind: PersistentVolume, metadata: {name: v, annotations: {pv.kubernetes.io/bound-by-controller: "yes"}}, spec: {claimRef: {name: c, uid: u}}}`,
+			`{apiVersion: v1, kind: PersistentVolume, metadata: {name: v}, spec: {}}`},
+		"volume kept for a claim": {
+			`{apiVersion: v1, kind: PersistentVolume, metadata: {name: v}, spec: {claimRef: {name: c, namespace: n, uid: u, resourceVersion: "1"}}}`,
+			`{apiVersion: v1, kind: PersistentVolume, metadata: {name: v}, spec: {claimRef: {name: c, namespace: n}}}`},
+		"aggregated role": {
+			`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: r}, aggregationRule: {}, rules: [{verbs: [get]}]}`,
+			`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: r}, aggregationRule: {}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			live := object(t, c.live)
@@ -144,14 +171,18 @@ spec: {clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1], ipFamilyPolicy: SingleStack}
 
 func TestCaptured(t *testing.T) {
 	for text, want := range map[string]bool{
-		`{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}`:                                                                    true,
-		`{apiVersion: v1, kind: ConfigMap, metadata: {name: kube-root-ca.crt}}`:                                                     false,
-		`{apiVersion: v1, kind: Pod, metadata: {name: p, ownerReferences: [{name: r, uid: u, controller: true}]}}`:                  false,
-		`{apiVersion: v1, kind: Pod, metadata: {name: p, ownerReferences: [{name: r, uid: u}]}}`:                                    true,
-		`{apiVersion: v1, kind: Service, metadata: {name: kubernetes, namespace: default}}`:                                         false,
-		`{apiVersion: v1, kind: Service, metadata: {name: kubernetes, namespace: shop}}`:                                            true,
-		`{apiVersion: v1, kind: Endpoints, metadata: {name: e, labels: {endpoints.kubernetes.io/managed-by: endpoint-controller}}}`: false,
-		`{apiVersion: example.org/v1, kind: ConfigMap, metadata: {name: kube-root-ca.crt}}`:                                         true,
+		`{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}`:                                                                                       true,
+		`{apiVersion: v1, kind: ConfigMap, metadata: {name: kube-root-ca.crt}}`:                                                                        false,
+		`{apiVersion: v1, kind: Pod, metadata: {name: p, ownerReferences: [{name: r, uid: u, controller: true}]}}`:                                     false,
+		`{apiVersion: v1, kind: Pod, metadata: {name: p, ownerReferences: [{name: r, uid: u}]}}`:                                                       true,
+		`{apiVersion: v1, kind: Service, metadata: {name: kubernetes, namespace: default}}`:                                                            false,
+		`{apiVersion: v1, kind: Service, metadata: {name: kubernetes, namespace: shop}}`:                                                               true,
+		`{apiVersion: v1, kind: Endpoints, metadata: {name: e, labels: {endpoints.kubernetes.io/managed-by: endpoint-controller}}}`:                    false,
+		`{apiVersion: v1, kind: ServiceAccount, metadata: {name: default, uid: u}, secrets: [{name: default-token-x7k2p}]}`:                            false,
+		`{apiVersion: v1, kind: ServiceAccount, metadata: {name: default}, imagePullSecrets: [{name: r}]}`:                                             true,
+		`{apiVersion: v1, kind: ServiceAccount, metadata: {name: default, annotations: {a: b}}}`:                                                       true,
+		`{apiVersion: apiregistration.k8s.io/v1, kind: APIService, metadata: {name: a, labels: {kube-aggregator.kubernetes.io/automanaged: onstart}}}`: false,
+		`{apiVersion: example.org/v1, kind: ConfigMap, metadata: {name: kube-root-ca.crt}}`:                                                            true,
 	} {
 		if got := Captured(object(t, text)); got != want {
 			t.Errorf("%s: %v", text, got)

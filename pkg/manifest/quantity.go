@@ -111,10 +111,12 @@ func named(v any) string {
 	return ""
 }
 
-// nameKeyOf returns the key whose value names the element.
+// nameKeyOf returns the key whose value names the element; "" when none does.
 func nameKeyOf(m map[string]any) string {
 	for _, key := range []string{"name", "key", "id", "mountPath", "containerPort", "port", "ip", "host", "topologyKey", "type"} {
-		if _, ok := m[key]; ok {
+		switch m[key].(type) {
+		case nil, map[string]any, []any:
+		default:
 			return key
 		}
 	}

@@ -26,6 +26,7 @@ import (
 // sample is a manifest, and where it is from.
 type sample struct {
 	origin string
+	text   []byte
 	object *unstructured.Unstructured
 	// required: an API server that refuses it is an error.
 	required bool
@@ -99,7 +100,7 @@ func readSamples(origin string, content []byte) []sample {
 			return found
 		}
 		if u := (&unstructured.Unstructured{Object: object}); u.GetKind() != "" && u.GetName() != "" {
-			found = append(found, sample{origin: origin, object: u})
+			found = append(found, sample{origin: origin, text: bytes.Clone(buffer[:n]), object: u})
 		}
 	}
 }
