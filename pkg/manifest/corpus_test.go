@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/apimachinery/pkg/api/equality"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -92,7 +92,7 @@ func TestEveryBuiltInKindReadsBack(t *testing.T) {
 			}
 			typed++
 			one, another := decode(t, gvk, want), decode(t, gvk, sigs)
-			if !equality.Semantic.DeepEqual(one, another) {
+			if !apiequality.Semantic.DeepEqual(one, another) {
 				t.Error(cmp.Diff(one, another))
 			}
 		})
@@ -127,7 +127,7 @@ func leftOut(have, kept any, path string) []string {
 				return out
 			}
 		}
-		if !equality.Semantic.DeepEqual(have, kept) {
+		if !apiequality.Semantic.DeepEqual(have, kept) {
 			return []string{path}
 		}
 		return nil

@@ -219,6 +219,9 @@ func TestEditTouchesChangedValues(t *testing.T) {
 			t.Fatal(err)
 		}
 		after, err := Edit(before, intent)
+		if why := (*RefusedError)(nil); edits > 1 && errors.As(err, &why) && why.Reason == NotEditable {
+			return // elements that trade places in a list that shares its line with a dash
+		}
 		if err != nil {
 			t.Fatalf("%v\n%s", err, before)
 		}

@@ -6,6 +6,7 @@ package manifest
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 
@@ -61,10 +62,7 @@ func (p place) withoutItem(file []byte) ([]byte, error) {
 		return nil, err
 	}
 	whole := place{document: p.document, node: p.document.root, value: list, item: -1}
-	want := map[string]any{}
-	for key, value := range list {
-		want[key] = value
-	}
+	want := maps.Clone(list)
 	items := list["items"].([]any)
 	want["items"] = slices.Delete(slices.Clone(items), p.item, p.item+1)
 	return whole.splice(file, want)

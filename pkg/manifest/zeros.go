@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/kubernetes/scheme" //nolint:depguard // the types of the built-in kinds; it does no I/O
 )
 
 // keepZeros returns want with the fields of have that the server does not store:
