@@ -48,8 +48,7 @@ func benchmarks() []benchmark {
 		{name: "window_idle_wake", unit: "ns", rounds: windowRounds, prepare: windowIdleWake},
 		{name: "saves_200_p99_vs_p50", unit: "ms", rounds: crowdRounds, prepare: savesOfMany},
 	}
-	all = append(all, storageBenchmarks()...)
-	return append(all, gitBenchmarks()...)
+	return slices.Concat(all, captureBenchmarks(), gitBenchmarks(), storageBenchmarks())
 }
 
 func main() {
