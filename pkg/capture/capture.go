@@ -123,6 +123,8 @@ type Capture struct {
 
 	// resolved is what the rules' resources were found to be last; the reconciliation's.
 	resolved map[schema.GroupResource]schema.GroupVersionResource
+	// refreshed is when discovery was asked last; the reconciliation's.
+	refreshed time.Time
 
 	mu        sync.Mutex
 	sources   map[sourceKey]*source
@@ -158,6 +160,11 @@ func New(config Config) *Capture {
 // unknownRetry is how long a resource that the server does not have is left alone
 // before discovery is asked again; a CustomResourceDefinition may have come.
 const unknownRetry = 10 * time.Second
+
+// discoveryRefresh is how old what discovery said may become: a
+// CustomResourceDefinition may have got another preferred version while the old one
+// is still served, which nothing else tells.
+const discoveryRefresh = 5 * time.Minute
 
 // statusRetry is how long a status that could not be written waits.
 const statusRetry = time.Second
@@ -254,7 +261,11 @@ func (c *Capture) reconcile(ctx context.Context) time.Duration {
 		}
 	}
 	c.changed.wake()
-	return c.report(ctx, plan)
+	again := c.report(ctx, plan)
+	if again == 0 && len(rules) > 0 {
+		again = discoveryRefresh
+	}
+	return again
 }
 
 // Recompare says that changes of the target came to nothing (W18). All that it

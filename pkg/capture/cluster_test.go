@@ -64,7 +64,7 @@ type cluster struct {
 	// forbidden resources cannot be listed.
 	forbidden map[string]bool
 	// absent resources are answered 404.
-	absent map[string]bool
+	absent map[schema.GroupVersionResource]bool
 	// held resources deliver no watch events until they are released.
 	held map[string]bool
 	kept map[schema.GroupVersionResource][]watch.Event
@@ -81,14 +81,15 @@ type logged struct {
 
 func newCluster() *cluster {
 	scheme := runtime.NewScheme()
-	kinds := map[schema.GroupVersionResource]string{configMaps: "ConfigMapList", services: "ServiceList", deployments: "DeploymentList"}
+	v2 := schema.GroupVersionResource{Group: "apps", Version: "v2", Resource: "deployments"}
+	kinds := map[schema.GroupVersionResource]string{v2: "DeploymentList", configMaps: "ConfigMapList", services: "ServiceList", deployments: "DeploymentList"}
 	c := &cluster{
 		dynamic:  dynamicfake.NewSimpleDynamicClientWithCustomListKinds(scheme, kinds),
 		metadata: metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()),
 		revision: 100,
 		objects:  map[schema.GroupVersionResource]map[string]*unstructured.Unstructured{},
 		log:      map[schema.GroupVersionResource][]logged{}, watchers: map[schema.GroupVersionResource][]*watch.RaceFreeFakeWatcher{},
-		forbidden: map[string]bool{}, absent: map[string]bool{}, held: map[string]bool{}, kept: map[schema.GroupVersionResource][]watch.Event{}, lists: map[string]int{}, watches: map[string]int{},
+		forbidden: map[string]bool{}, absent: map[schema.GroupVersionResource]bool{}, held: map[string]bool{}, kept: map[schema.GroupVersionResource][]watch.Event{}, lists: map[string]int{}, watches: map[string]int{},
 	}
 	c.dynamic.PrependReactor("list", "*", c.list)
 	c.dynamic.PrependWatchReactor("*", c.watch)
@@ -103,7 +104,7 @@ func (c *cluster) list(action clienttesting.Action) (bool, runtime.Object, error
 	if c.forbidden[gvr.Resource] {
 		return true, nil, apierrors.NewForbidden(gvr.GroupResource(), "", fmt.Errorf("no"))
 	}
-	if c.absent[gvr.Resource] {
+	if c.absent[gvr] {
 		return true, nil, apierrors.NewGenericServerResponse(404, "list", gvr.GroupResource(), "", "", 0, true)
 	}
 	c.lists[gvr.Resource]++
@@ -142,7 +143,7 @@ func (c *cluster) watch(action clienttesting.Action) (bool, watch.Interface, err
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	gvr := action.GetResource()
-	if c.absent[gvr.Resource] {
+	if c.absent[gvr] {
 		return true, nil, apierrors.NewGenericServerResponse(404, "watch", gvr.GroupResource(), "", "", 0, true)
 	}
 	from, _ := strconv.Atoi(action.(clienttesting.WatchActionImpl).ListOptions.ResourceVersion)
@@ -287,7 +288,7 @@ const grace = 45 * time.Second
 func newBench(t *testing.T, prepare func(*bench)) *bench {
 	b := &bench{
 		cluster: newCluster(), audit: newAudit(grace), branches: &branches{files: map[window.Object]string{}},
-		discovery: &discovery{RESTMapper: restmapper.NewDiscoveryRESTMapper(served())},
+		discovery: newDiscovery(),
 		statuses:  map[string]v1alpha1.WatchRuleStatus{},
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -337,35 +338,78 @@ func served() []*restmapper.APIGroupResources {
 	}
 }
 
-// discovery stands for what kube-apiserver says of its resources.
+// discovery stands for what kube-apiserver says of its resources, kept until a
+// Reset as client-go's mapper keeps it.
 type discovery struct {
-	apimeta.RESTMapper
+	apimeta.ResettableRESTMapper // of which nothing is used but what is below
 
-	mu sync.Mutex
-	// fail is what it answers instead; leftOut is a group that it does not mention.
+	mu        sync.Mutex
+	now, next answer
+}
+
+func newDiscovery() *discovery {
+	d := &discovery{}
+	d.serve(served())
+	d.Reset()
+	return d
+}
+
+// answer is what kube-apiserver says, but for what it leaves out.
+type answer struct {
+	apimeta.RESTMapper
 	fail    error
 	leftOut *string
 }
 
-func (d *discovery) Reset() {}
-
-func (d *discovery) ResourcesFor(input schema.GroupVersionResource) ([]schema.GroupVersionResource, error) {
+func (d *discovery) Reset() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.fail != nil {
-		return nil, d.fail
-	}
-	if d.leftOut != nil && *d.leftOut == input.Group {
-		return nil, &apimeta.NoResourceMatchError{PartialResource: input}
-	}
-	return d.RESTMapper.ResourcesFor(input)
+	d.now = d.next
 }
 
-// answer has discovery behave so from now on.
+func (d *discovery) said() answer {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.now.fail != nil { // nothing was kept
+		d.now = d.next
+	}
+	return d.now
+}
+
+func (a answer) ResourcesFor(input schema.GroupVersionResource) ([]schema.GroupVersionResource, error) {
+	if a.fail != nil {
+		return nil, a.fail
+	}
+	if a.leftOut != nil && *a.leftOut == input.Group {
+		return nil, &apimeta.NoResourceMatchError{PartialResource: input}
+	}
+	return a.RESTMapper.ResourcesFor(input)
+}
+
+// answer has discovery answer so from the next Reset on.
 func (d *discovery) answer(fail error, leftOut *string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.fail, d.leftOut = fail, leftOut
+	d.next.fail, d.next.leftOut = fail, leftOut
+}
+
+// serve has discovery know these from the next Reset on.
+func (d *discovery) serve(resources []*restmapper.APIGroupResources) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.next.RESTMapper = restmapper.NewDiscoveryRESTMapper(resources)
+}
+
+func (d *discovery) ResourcesFor(input schema.GroupVersionResource) ([]schema.GroupVersionResource, error) {
+	return d.said().ResourcesFor(input)
+}
+
+func (d *discovery) KindFor(input schema.GroupVersionResource) (schema.GroupVersionKind, error) {
+	return d.said().KindFor(input)
+}
+
+func (d *discovery) RESTMapping(gk schema.GroupKind, versions ...string) (*apimeta.RESTMapping, error) {
+	return d.said().RESTMapping(gk, versions...)
 }
 
 func (b *bench) writeStatus(_ context.Context, rule *v1alpha1.WatchRule) error {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kommit-dev/kommit/apis/kommit/v1alpha1"
@@ -205,7 +207,7 @@ func TestResourceGone(t *testing.T) {
 		group := "apps"
 		b.discovery.answer(nil, &group)
 		b.cluster.mu.Lock()
-		b.absent["deployments"] = true
+		b.absent[deployments] = true
 		b.cluster.mu.Unlock()
 		b.expire(deployments)
 		time.Sleep(5 * time.Minute)
@@ -221,11 +223,63 @@ func TestResourceGone(t *testing.T) {
 
 		b.discovery.answer(nil, nil)
 		b.cluster.mu.Lock()
-		b.absent["deployments"] = false
+		b.absent[deployments] = false
 		b.cluster.mu.Unlock()
 		time.Sleep(unknownRetry + time.Second)
 		if got := b.status("r", v1alpha1.ConditionReady); got != "True Ready" {
 			t.Errorf("Ready is %q", got)
 		}
 	})
+}
+
+// C9: a CustomResourceDefinition's version makes way for another one. Its objects are
+// captured in the new one, which Git is compared with; whether or not the old one is
+// served still.
+func TestVersionChanges(t *testing.T) {
+	for name, gone := range map[string]bool{"the old one is gone": true, "the old one is served, too": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				next := schema.GroupVersionResource{Group: "apps", Version: "v2", Resource: "deployments"}
+				b := newBench(t, func(b *bench) {
+					b.target("a")
+					b.rules.Add(newRule("r", "a", v1alpha1.WatchedResources{APIGroups: []string{"apps"}, Resources: []string{"deployments"}}))
+				})
+				in := func(version string) *unstructured.Unstructured {
+					u := configMap("x", version)
+					u.SetAPIVersion("apps/" + version)
+					u.SetKind("Deployment")
+					return u
+				}
+				uid, version := b.write(deployments, in("v1"))
+				b.says("alice", uid, version)
+				b.expect(t, "a create deployments/x alice")
+
+				b.write(next, in("v2"))
+				time.Sleep(2 * grace) // as a conversion of what is long there
+				groups := served()
+				groups[1].Group.Versions = append(groups[1].Group.Versions, metav1.GroupVersionForDiscovery{GroupVersion: "apps/v2", Version: "v2"})
+				groups[1].Group.PreferredVersion = groups[1].Group.Versions[1]
+				groups[1].VersionedResources["v2"] = groups[1].VersionedResources["v1"]
+				if gone {
+					delete(groups[1].VersionedResources, "v1")
+					groups[1].Group.Versions = groups[1].Group.Versions[1:]
+				}
+				b.discovery.serve(groups)
+				if gone {
+					b.cluster.mu.Lock()
+					b.absent[deployments] = true
+					b.cluster.mu.Unlock()
+					b.expire(deployments)
+				}
+				time.Sleep(2 * discoveryRefresh)
+				b.expect(t, "a resync update:x")
+				if got := b.status("r", v1alpha1.ConditionReady); got != "True Ready" {
+					t.Errorf("Ready is %q", got)
+				}
+				uid, version = b.write(next, in("v2b"))
+				b.says("bob", uid, version)
+				b.expect(t, "a update deployments/x bob")
+			})
+		})
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -126,6 +127,9 @@ func (c *Capture) desired() (map[types.NamespacedName]target, []*v1alpha1.WatchR
 // rule; the rule's other resources are captured all the same.
 func (c *Capture) plan(rules []*v1alpha1.WatchRule, targets map[types.NamespacedName]target) plan {
 	p := plan{claims: map[sourceKey][]*claim{}, resolved: map[schema.GroupResource]schema.GroupVersionResource{}}
+	if len(rules) > 0 && time.Since(c.refreshed) >= discoveryRefresh {
+		p.refresh(c)
+	}
 	for _, rule := range rules {
 		planned := plannedRule{rule: rule, target: types.NamespacedName{Namespace: rule.Namespace, Name: rule.Spec.GitTargetRef.Name}}
 		if _, ok := targets[planned.target]; !ok {
@@ -173,6 +177,13 @@ func (c *Capture) plan(rules []*v1alpha1.WatchRule, targets map[types.Namespaced
 	return p
 }
 
+// refresh has discovery asked again, instead of what it said before.
+func (p *plan) refresh(c *Capture) {
+	p.reset = true
+	c.refreshed = time.Now()
+	c.Mapper.Reset()
+}
+
 // add gives the target's claim on the source one more selector.
 func (p *plan) add(key sourceKey, target types.NamespacedName, s selector) {
 	for _, c := range p.claims[key] {
@@ -187,18 +198,20 @@ func (p *plan) add(key sourceKey, target types.NamespacedName, s selector) {
 // resolve finds the version of a resource to watch. Sensitive resources are refused
 // before anything is asked about them. What was found before stays, and its sources
 // with what they know, until the resource is gone for certain: discovery also fails,
-// or leaves groups out, while a server restarts.
+// or leaves groups out, while a server restarts. A version that its server answers
+// 404 for may have made way for another one.
 func (c *Capture) resolve(gr schema.GroupResource, p *plan) (schema.GroupVersionResource, *problem) {
 	if manifest.SensitiveResource(gr.Group, gr.Resource) {
 		return schema.GroupVersionResource{}, &problem{v1alpha1.ReasonSensitiveResource,
 			fmt.Sprintf("%s would reach Git in the clear; remove them from spec.resources", gr)}
 	}
 	mapping, err := c.lookUp(gr)
-	if apimeta.IsNoMatchError(err) && !p.reset {
-		p.reset = true
-		c.Mapper.Reset()
+	outdated := err == nil && c.notServed(mapping.Resource)
+	if (apimeta.IsNoMatchError(err) || outdated) && !p.reset {
+		p.refresh(c)
 		mapping, err = c.lookUp(gr)
 	}
+	p.unknown = p.unknown || outdated
 	if last, ok := c.resolved[gr]; ok && err != nil && !(apimeta.IsNoMatchError(err) && c.notServed(last)) {
 		p.unknown = true
 		p.resolved[gr] = last

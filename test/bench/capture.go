@@ -239,5 +239,5 @@ func processorCost(many int, work func() error) (float64, error) {
 		return 0, err
 	}
 	after, err := processorTime()
-	return float64((after-before).Nanoseconds()) / 1000 / float64(many), err
+	return float64((after - before).Nanoseconds()) / 1000 / float64(many), err
 }
