@@ -4,28 +4,65 @@
 package branch
 
 import (
+	"context"
 	"errors"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 
 	"github.com/kommit-dev/kommit/apis/kommit/v1alpha1"
 )
 
-// A GitTarget that is deleted stays, by its finalizer, until what was collected
-// for it is on the remote. Its windows close at once; nothing new comes in.
+// A GitTarget that is deleted stays, by its finalizer, until what was done before
+// the deletion is on the remote. An edit may be older than the deletion and come
+// after it, with its audit event; so its windows stay open until capture has caught
+// up (5.5), as for a save. Then they close, and nothing new comes in.
 
-// targetDeleting closes a target that is being deleted, if it is open still.
-// Caller must hold mu.
+// targetDeleting closes a target that is being deleted, if it is open still, once
+// that was caught up with. Caller must hold mu.
 func (p *Pool) targetDeleting(target *v1alpha1.GitTarget, open bool) {
 	name := nameOf(target)
-	if open {
+	switch _, err := p.destinations.resolveTarget(target); {
+	case !open:
+	case target.Spec.Suspend, providerGone(err): // nothing of it will be on a remote
 		p.closeTarget(target)
+	case p.leaving[name] != target.UID:
+		p.leaving[name] = target.UID
+		go p.leave(target)
 	}
 	if target.Spec.Suspend {
 		p.suspend(name) // given up
 	}
+	p.readiness.check(name)
+}
+
+// leave closes a target after all that was persisted before its deletion was seen
+// has reached its windows, or the bound of catching up is over.
+func (p *Pool) leave(target *v1alpha1.GitTarget) {
+	name := nameOf(target)
+	ctx, cancel := context.WithTimeout(p.ctx, p.config.CatchUpTimeout)
+	defer cancel()
+	lagging := p.config.CatchUp(ctx, name)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.leaving[name] == target.UID {
+		delete(p.leaving, name)
+	}
+	if p.ctx.Err() != nil || p.stopping {
+		return // the windows were closed by that
+	}
+	if open := p.targets[name]; open == nil || open.UID != target.UID {
+		return // closed meanwhile
+	}
+	if lagging != "" {
+		klog.FromContext(p.ctx).Info("A deleted GitTarget is closed before all changes were seen", "gitTarget", name, "lagging", lagging)
+	}
+	if latest, err := p.destinations.targets.Get(name); err == nil && latest.UID == target.UID {
+		target = latest
+	}
+	p.closeTarget(target)
 	p.readiness.check(name)
 }
 

@@ -97,6 +97,20 @@ func TestDeletedTargetIsFlushedFirst(t *testing.T) {
 	}
 }
 
+// 5.5: an edit that was made before the deletion and arrives after it is saved; only
+// then the windows close.
+func TestDeletedTargetIsCaughtUpWith(t *testing.T) {
+	w := newWorld(t)
+	w.proving = make(chan struct{})
+	w.edit("alice", "a", "one")
+	w.deleteTarget("prod")
+	w.awaitGitTarget("prod", func(t *v1alpha1.GitTarget) bool { return t.DeletionTimestamp != nil })
+	w.edit("alice", "b", "one")
+	close(w.proving)
+	w.awaitGitTarget("prod", released)
+	w.wantSubjects("alice: Update 2 configmaps in shop")
+}
+
 func TestDeletedTargetSaysWhatItWaitsFor(t *testing.T) {
 	w := newWorld(t)
 	w.repository.MustHook("pre-receive", "#!/bin/sh\necho 'policy: closed' >&2\nexit 1\n")

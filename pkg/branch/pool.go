@@ -68,6 +68,8 @@ type Pool struct {
 	windows windowTable
 	wake    *time.Timer
 	targets map[types.NamespacedName]*v1alpha1.GitTarget
+	// leaving are the targets that are being deleted and caught up with, by the uid.
+	leaving map[types.NamespacedName]types.UID
 	// waiting are requests whose target has not been seen yet.
 	waiting map[types.NamespacedName][]*v1alpha1.CommitRequest
 	// registering is held while the requests of the first list are registered; it
@@ -95,6 +97,7 @@ func NewPool(maxWindowBytes int64) *Pool {
 		engine:   window.New(window.Config{NewName: windowName, MaxBytes: maxWindowBytes}),
 		windows:  newWindowTable(time.Now()),
 		targets:  map[types.NamespacedName]*v1alpha1.GitTarget{},
+		leaving:  map[types.NamespacedName]types.UID{},
 		waiting:  map[types.NamespacedName][]*v1alpha1.CommitRequest{},
 		backlogs: map[types.NamespacedName]*backlog{},
 		workers:  map[remoteBranch]*worker{},

@@ -173,3 +173,37 @@ func TestSlowSink(t *testing.T) {
 func old(u *unstructured.Unstructured) {
 	u.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "m", Operation: "Update", Time: new(metav1.NewTime(time.Now().Add(-time.Hour)))}})
 }
+
+// 5.5: a GitTarget that is being deleted gets what was done before, until it is gone.
+func TestTargetBeingDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, oneTarget)
+		uid, version := b.write(configMaps, configMap("x", "1"))
+		synctest.Wait()
+		deleted := &v1alpha1.GitTarget{ObjectMeta: metav1.ObjectMeta{
+			Name: "a", Namespace: "shop", DeletionTimestamp: &metav1.Time{Time: time.Now()}, Finalizers: []string{v1alpha1.FlushFinalizer},
+		}}
+		b.targets.Modify(deleted)
+		synctest.Wait()
+		caughtUp := make(chan error, 1)
+		go func() { caughtUp <- b.capture.CatchUp(t.Context(), targetA) }()
+		synctest.Wait()
+		if len(caughtUp) != 0 {
+			t.Errorf("caught up before the author was known: %v", <-caughtUp)
+		}
+		b.says("alice", uid, version)
+		if err := <-caughtUp; err != nil {
+			t.Error(err)
+		}
+		b.expect(t, "a create configmaps/x alice")
+
+		b.targets.Delete(deleted)
+		synctest.Wait()
+		b.write(configMaps, configMap("x", "2"))
+		time.Sleep(2 * grace)
+		b.expect(t)
+		if len(b.capture.sources) != 0 {
+			t.Errorf("%d sources are left", len(b.capture.sources))
+		}
+	})
+}

@@ -97,11 +97,13 @@ type plan struct {
 	reset bool
 }
 
-// desired reads the informers: the targets, and the rules in a fixed order.
+// desired reads the informers: the targets, and the rules in a fixed order. A target
+// that is being deleted counts until it is gone: what was done before its deletion
+// is still on its way to it.
 func (c *Capture) desired() (map[types.NamespacedName]target, []*v1alpha1.WatchRule) {
 	targets := map[types.NamespacedName]target{}
 	for _, object := range c.GitTargets.GetStore().List() {
-		if t, ok := object.(*v1alpha1.GitTarget); ok && t.DeletionTimestamp == nil {
+		if t, ok := object.(*v1alpha1.GitTarget); ok {
 			targets[types.NamespacedName{Namespace: t.Namespace, Name: t.Name}] = target{
 				uid:        t.UID,
 				generation: t.Generation,
