@@ -4,6 +4,7 @@
 package capture
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -75,7 +76,8 @@ func (s *source) look(ctx context.Context, u *unstructured.Unstructured) sight {
 		return v
 	}
 	sum := sha256.Sum256(rendered)
-	v.manifest, v.digest = rendered, digest(sum[:len(digest{})])
+	// Windows may keep it for long, without the room that writing it left behind.
+	v.manifest, v.digest = bytes.Clone(rendered), digest(sum[:len(digest{})])
 	return v
 }
 

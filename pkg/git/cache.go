@@ -13,6 +13,11 @@ import (
 // defaultCacheBytes holds the trees of a repository of well over 100,000 files.
 const defaultCacheBytes = 64 << 20
 
+// blobShare is the part of a cache that blobs may take, one in so many: a blob is
+// needed when its file is edited again, which mostly is soon or never. Trees and
+// commits are needed all the time.
+const blobShare = 8
+
 // objectOverhead is what an entry costs beyond its data: map slot, list element, headers.
 const objectOverhead = 200
 
@@ -20,6 +25,31 @@ const objectOverhead = 200
 // bytes. It never has to be told that something changed: objects do not. Safe
 // for concurrent use.
 type cache struct {
+	blobs, others *shelf
+}
+
+func newCache(limit int64) *cache {
+	return &cache{blobs: newShelf(limit / blobShare), others: newShelf(limit - limit/blobShare)}
+}
+
+func (c *cache) get(h plumbing.Hash) (object, bool) {
+	if o, ok := c.others.get(h); ok {
+		return o, true
+	}
+	return c.blobs.get(h)
+}
+
+// put keeps the object; one that would push out most of the others is not kept.
+func (c *cache) put(h plumbing.Hash, o object) {
+	if o.kind == plumbing.BlobObject {
+		c.blobs.put(h, o)
+		return
+	}
+	c.others.put(h, o)
+}
+
+// shelf is a cache of objects that are worth the same.
+type shelf struct {
 	limit int64
 
 	mu      sync.Mutex // protects the fields below
@@ -34,39 +64,39 @@ type cached struct {
 	hash plumbing.Hash
 }
 
-func newCache(limit int64) *cache {
-	return &cache{limit: limit, entries: map[plumbing.Hash]*list.Element{}, recent: list.New()}
+func newShelf(limit int64) *shelf {
+	return &shelf{limit: limit, entries: map[plumbing.Hash]*list.Element{}, recent: list.New()}
 }
 
-func (c *cache) get(h plumbing.Hash) (object, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	e, ok := c.entries[h]
+func (s *shelf) get(h plumbing.Hash) (object, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e, ok := s.entries[h]
 	if !ok {
 		return object{}, false
 	}
-	c.recent.MoveToFront(e)
+	s.recent.MoveToFront(e)
 	return e.Value.(cached).object, true
 }
 
 // put keeps the object; one that would push out most of the others is not kept.
-func (c *cache) put(h plumbing.Hash, o object) {
+func (s *shelf) put(h plumbing.Hash, o object) {
 	cost := int64(len(o.data)) + objectOverhead
-	if cost > c.limit/4 {
+	if cost > s.limit/4 {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if e, ok := c.entries[h]; ok {
-		c.recent.MoveToFront(e)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e, ok := s.entries[h]; ok {
+		s.recent.MoveToFront(e)
 		return
 	}
-	c.entries[h] = c.recent.PushFront(cached{object: o, hash: h})
-	c.size += cost
-	for c.size > c.limit {
-		last := c.recent.Back()
-		gone := c.recent.Remove(last).(cached)
-		delete(c.entries, gone.hash)
-		c.size -= int64(len(gone.data)) + objectOverhead
+	s.entries[h] = s.recent.PushFront(cached{object: o, hash: h})
+	s.size += cost
+	for s.size > s.limit {
+		last := s.recent.Back()
+		gone := s.recent.Remove(last).(cached)
+		delete(s.entries, gone.hash)
+		s.size -= int64(len(gone.data)) + objectOverhead
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
-	"golang.org/x/text/unicode/norm"
 )
 
 // File is what one path shall hold.
@@ -105,10 +104,14 @@ func (e *treeEditor) directory(ctx context.Context, dir string, h plumbing.Hash,
 			return h, err
 		}
 	}
+	look, err := lookInto(tree, len(ed.children))
+	if err != nil {
+		return h, fmt.Errorf("tree %s: %w", h, err)
+	}
 	var changes []entryChange
 	inPlace := true
 	for _, name := range slices.Sorted(maps.Keys(ed.children)) {
-		now, at, err := findEntry(tree, name)
+		now, at, err := look(name)
 		if err != nil {
 			return h, fmt.Errorf("tree %s: %w", h, err)
 		}
@@ -135,10 +138,8 @@ func (e *treeEditor) directory(ctx context.Context, dir string, h plumbing.Hash,
 	if err != nil {
 		return h, fmt.Errorf("tree %s: %w", h, err)
 	}
-	for _, c := range changes {
-		if entries, err = c.apply(dir, entries); err != nil {
-			return h, err
-		}
+	if entries, err = changeEntries(dir, entries, changes); err != nil {
+		return h, err
 	}
 	if len(entries) == 0 {
 		return plumbing.ZeroHash, nil
@@ -152,30 +153,6 @@ type entryChange struct {
 	name      string
 	now, next treeEntry
 	at        int // where now starts in the tree object
-}
-
-// apply puts the entry where git's order has it, if that is another place.
-func (c entryChange) apply(dir string, entries []treeEntry) ([]treeEntry, error) {
-	at := slices.IndexFunc(entries, func(x treeEntry) bool { return x.name == c.name })
-	switch {
-	case at >= 0 && c.next.mode == c.now.mode:
-		entries[at] = c.next
-		return entries, nil
-	case at >= 0:
-		entries = slices.Delete(entries, at, at+1)
-	default:
-		if other := collision(entries, c.name); other != "" {
-			return nil, &CollisionError{Path: path.Join(dir, c.name), Existing: path.Join(dir, other)}
-		}
-	}
-	if c.next.mode == "" {
-		return entries, nil
-	}
-	to := slices.IndexFunc(entries, func(x treeEntry) bool { return entryLess(c.next, x) })
-	if to < 0 {
-		to = len(entries)
-	}
-	return slices.Insert(entries, to, c.next), nil
 }
 
 // entry applies the edits to one entry, the zero value meaning none.
@@ -262,18 +239,6 @@ func (ed *edits) writesBelow() bool {
 		}
 	}
 	return false
-}
-
-// collision finds the neighbour that a case-insensitive or normalising file
-// system cannot keep apart from a new name. Existing ones are nobody's business.
-func collision(entries []treeEntry, name string) string {
-	folded := norm.NFC.String(name)
-	for _, e := range entries {
-		if e.name != name && strings.EqualFold(norm.NFC.String(e.name), folded) {
-			return e.name
-		}
-	}
-	return ""
 }
 
 // apply edits a tree and returns the new root and the paths that changed, in the

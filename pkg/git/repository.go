@@ -123,7 +123,7 @@ func (r *Repository) Tree(ctx context.Context, branch string) (*Tree, error) {
 // snapshot is the tree of a tip, fetched if need be. s, when given, is an unused
 // session of upload-pack.
 func (r *Repository) snapshot(ctx context.Context, s session, branch string, tip plumbing.Hash) (*Tree, error) {
-	src := &source{r: r, tip: tip, pending: map[plumbing.Hash]object{}}
+	src := &source{r: r, tip: tip, pending: map[plumbing.Hash]object{}, fetched: map[plumbing.Hash]object{}}
 	if tip.IsZero() {
 		return &Tree{src: src, root: emptyTree}, nil
 	}

@@ -25,6 +25,8 @@ type source struct {
 
 	mu      sync.Mutex // protects the fields below
 	pending map[plumbing.Hash]object
+	// fetched are those that were asked for: the cache may have no room for all.
+	fetched map[plumbing.Hash]object
 	// failed is the first failure to reach the remote: whoever was given it may not
 	// have passed it on.
 	failed error
@@ -36,6 +38,9 @@ func (s *source) local(h plumbing.Hash) (object, bool) {
 	}
 	s.mu.Lock()
 	o, ok := s.pending[h]
+	if !ok {
+		o, ok = s.fetched[h]
+	}
 	s.mu.Unlock()
 	if !ok {
 		o, ok = s.r.cache.get(h)
@@ -60,11 +65,14 @@ func (s *source) get(ctx context.Context, kind plumbing.ObjectType, h plumbing.H
 
 func (s *source) fetch(ctx context.Context, wants []plumbing.Hash) (map[plumbing.Hash]object, error) {
 	got, err := s.r.fetchObjects(ctx, s.tip, wants)
-	if err != nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.failed == nil {
-			s.failed = err
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil && s.failed == nil {
+		s.failed = err
+	}
+	for _, h := range wants {
+		if o, ok := got[h]; ok {
+			s.fetched[h] = o
 		}
 	}
 	return got, err

@@ -256,7 +256,7 @@ func FuzzDecodePack(f *testing.F) {
 }
 
 func TestCacheKeepsWhatIsUsed(t *testing.T) {
-	c := newCache(10 * (objectOverhead + 10))
+	c := newShelf(10 * (objectOverhead + 10))
 	put := func(i int) plumbing.Hash {
 		o := object{plumbing.BlobObject, fmt.Appendf(nil, "%010d", i)}
 		c.put(o.hash(), o)
@@ -276,6 +276,23 @@ func TestCacheKeepsWhatIsUsed(t *testing.T) {
 	c.put(huge.hash(), huge)
 	if _, ok := c.get(first); !ok {
 		t.Error("one huge object pushed the others out")
+	}
+}
+
+// Blobs push no tree out, however many there are.
+func TestCacheKeepsTreesFromBlobs(t *testing.T) {
+	c := newCache(blobShare * 10 * (objectOverhead + 10))
+	tree := object{plumbing.TreeObject, make([]byte, 10)}
+	c.put(tree.hash(), tree)
+	for i := range 1000 {
+		o := object{plumbing.BlobObject, fmt.Appendf(nil, "%010d", i)}
+		c.put(o.hash(), o)
+	}
+	if _, ok := c.get(tree.hash()); !ok {
+		t.Error("the tree is gone")
+	}
+	if len(c.blobs.entries) != 10 {
+		t.Errorf("%d blobs are kept, want 10", len(c.blobs.entries))
 	}
 }
 
