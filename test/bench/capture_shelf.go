@@ -102,7 +102,27 @@ func (s *shelf) prepare(ctx context.Context) (err error) {
 	if err := s.stack.StopServer(ctx); err != nil {
 		return err
 	}
-	return s.stack.StartServer(ctx)
+	if err := s.stack.StartServer(ctx); err != nil {
+		return err
+	}
+	return s.awaitServer(ctx)
+}
+
+// awaitServer waits until the server that was started again knows its clients.
+func (s *shelf) awaitServer(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for {
+		_, err := s.serverHeap(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
 }
 
 func (s *shelf) fill(ctx context.Context) error {
@@ -317,6 +337,8 @@ func checkout(ctx context.Context, dir, remote string) error {
 		{"-C", dir, "config", "user.name", "alice"},
 		{"-C", dir, "config", "user.email", "alice@example.com"},
 		{"-C", dir, "config", "gc.auto", "0"},
+		// The test's Git server takes no request of unknown length.
+		{"-C", dir, "config", "http.postBuffer", "1g"},
 	} {
 		if err := gitCommand(ctx, "git", command...); err != nil {
 			return err

@@ -271,6 +271,15 @@ func (cp *ControlPlane) KillProcess(p *Process) error {
 	return err
 }
 
+// RestartAPIServer stops kube-apiserver and starts it again, on the same port and
+// data. Watches end, and those that go on from before get 410.
+func (cp *ControlPlane) RestartAPIServer(ctx context.Context) error {
+	if err := cp.StopProcess(ctx, cp.Process(APIServer)); err != nil {
+		return err
+	}
+	return cp.startPart(ctx, cp.apiServer)
+}
+
 // Process returns the running process of that name, nil if there is none.
 func (cp *ControlPlane) Process(name string) *Process {
 	cp.mu.Lock()
