@@ -408,3 +408,39 @@ func resourceSet(resources ...string) map[schema.GroupResource]bool {
 	}
 	return set
 }
+
+// TestSettlingIsLearntFromPosts: eight POSTs of each sender tell the interval of its
+// batches, give or take a half.
+func TestSettlingIsLearntFromPosts(t *testing.T) {
+	post := func(f *Facts, second int, late time.Duration, source string) {
+		t.Helper()
+		now := at(1000 * second)
+		if err := f.Add(now, Fact{UID: "v", ResourceVersion: "1", Username: "carol", Verb: verbUpdate, Time: now.Add(-late), Completed: now.Add(-late), Source: source}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := NewFacts(FactsConfig{})
+	want := func(when string, want time.Duration) {
+		t.Helper()
+		if got := f.delays.settling(); got != want {
+			t.Errorf("%s it takes %v, want %v", when, got, want)
+		}
+	}
+	want("at first", firstDelay)
+	post(f, 1, 300*time.Millisecond, "a")
+	want("after an early one", firstDelay)
+	post(f, 2, 1100*time.Millisecond, "a")
+	want("after a late one", slowDelay)
+	for i := range knownPosts - 2 {
+		post(f, 3+i, 500*time.Millisecond, "a")
+	}
+	want("once the sender is known", 2200*time.Millisecond)
+	post(f, 10, 150*time.Millisecond, "b")
+	want("when another sender comes", slowDelay)
+	for i := range knownPosts - 1 {
+		post(f, 11+i, 150*time.Millisecond, "b")
+	}
+	want("once both are known", 2200*time.Millisecond)
+	post(f, 70, 900*time.Millisecond, "a")
+	want("after a minute", 1100*time.Millisecond)
+}

@@ -23,9 +23,16 @@ const (
 	firstDelay  = time.Second
 	prompt      = 100 * time.Millisecond
 	promptPosts = 8
-	// slowDelay is assumed at least once a fact was later than firstDelay, until facts
-	// have come for delayWindow: kube-apiserver's default batch wait.
+	// slowDelay is assumed at least once a fact was later than firstDelay, until more is
+	// known: kube-apiserver's default batch wait.
 	slowDelay = 30 * time.Second
+	// A batch goes out at an interval, so the oldest fact of a POST is late by any part
+	// of it: of knownPosts, the latest is hardly ever (1 in 256) less than half an interval
+	// late. Twice the latest is assumed from then on, until facts have come for
+	// delayWindow.
+	knownPosts = 8
+	// maxSources bounds the senders that are told apart.
+	maxSources = 64
 	// maxTallied bounds the resources that are told apart.
 	maxTallied = 1024
 )
@@ -203,6 +210,8 @@ type delays struct {
 	warm bool
 	// inTime counts the prompt POSTs since the last that was not.
 	inTime int
+	// posts counts those of each sender, up to knownPosts.
+	posts map[string]int
 	// clocks is how far the senders' clocks have been ahead of ours.
 	clocks time.Duration
 }
@@ -214,6 +223,15 @@ func (d *delays) posted(now time.Time, facts []Fact) {
 		if completed.IsZero() || completed.Before(d.served) {
 			return
 		}
+	}
+	if d.posts == nil {
+		d.posts = map[string]int{}
+	}
+	if source := facts[0].Source; len(d.posts) < maxSources || d.posts[source] > 0 {
+		d.posts[source] = min(d.posts[source]+1, knownPosts)
+	}
+	for i := range facts {
+		completed := facts[i].completedAt()
 		if now.Sub(completed) > prompt {
 			d.inTime = 0
 			return
@@ -254,8 +272,22 @@ func (d *delays) settling() time.Duration {
 	switch {
 	case d.warm || d.inTime >= promptPosts:
 		return d.max()
+	case d.current <= firstDelay/2:
+		return firstDelay
+	case d.known():
+		return min(2*d.current, max(slowDelay, d.current))
 	case d.current > firstDelay:
 		return max(slowDelay, d.current)
 	}
 	return firstDelay
+}
+
+// known says whether each sender has posted often enough.
+func (d *delays) known() bool {
+	for _, n := range d.posts {
+		if n < knownPosts {
+			return false
+		}
+	}
+	return len(d.posts) > 0
 }

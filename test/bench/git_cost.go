@@ -42,7 +42,7 @@ func largeAgainstSmall(cost func(context.Context, *writer, string) (float64, err
 
 // ownPart is the milliseconds of a push that the server is not busy with it.
 func ownPart(ctx context.Context, w *writer, value string) (float64, error) {
-	commit := edited(value, w.remote.path(5, 50))
+	commit := editOf(value, w.remote.path(5, 50))
 	if _, err := w.remote.server.served(ctx); err != nil {
 		return 0, err
 	}
@@ -59,7 +59,7 @@ func ownPart(ctx context.Context, w *writer, value string) (float64, error) {
 func allocated(ctx context.Context, w *writer, value string) (float64, error) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	err := w.push(ctx, edited(value, w.remote.path(5, 50)))
+	err := w.push(ctx, editOf(value, w.remote.path(5, 50)))
 	runtime.ReadMemStats(&after)
 	return float64(after.TotalAlloc - before.TotalAlloc), err
 }
@@ -72,7 +72,7 @@ func coldStart(ctx context.Context) (sides, error) {
 		_, err := r.bare.Git(ctx, "config", "uploadpack.allowFilter", "true")
 		return sides{
 			ours: func(ctx context.Context, round int) (float64, error) {
-				commit := edited(fmt.Sprint("round ", round), r.path(round, 50))
+				commit := editOf(fmt.Sprint("round ", round), r.path(round, 50))
 				began := time.Now()
 				repo, err := r.open()
 				if err != nil {
@@ -111,7 +111,7 @@ func batch(ctx context.Context) (sides, error) {
 		commits := func(round int) []git.Commit {
 			c := make([]git.Commit, batched)
 			for i := range c {
-				c[i] = edited(fmt.Sprintf("round %d", round), r.path(i, 50))
+				c[i] = editOf(fmt.Sprintf("round %d", round), r.path(i, 50))
 			}
 			return c
 		}
@@ -147,7 +147,7 @@ func flatDirectory(ctx context.Context) (sides, error) {
 				if before, err = r.bare.Head(ctx, oursBranch); err != nil {
 					return 0, err
 				}
-				commit := edited(fmt.Sprint("round ", round), r.path(0, 10_000+round))
+				commit := editOf(fmt.Sprint("round ", round), r.path(0, 10_000+round))
 				if _, err := w.repo.Tree(ctx, oursBranch); err != nil { // warm, so that nothing but the push is counted
 					return 0, err
 				}

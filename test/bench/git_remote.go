@@ -165,8 +165,8 @@ func (r *gitRemote) writer(branch string) (*writer, error) {
 	return &writer{remote: r, repo: repo, branch: branch}, nil
 }
 
-// edited is a commit that gives the files this value.
-func edited(value string, paths ...string) git.Commit {
+// editOf is a commit that gives the files this value.
+func editOf(value string, paths ...string) git.Commit {
 	who := git.Signature{Name: "alice", Email: "alice@example.com", When: time.Now()}
 	return git.Commit{
 		Author: who, Committer: who,
@@ -197,7 +197,7 @@ func (w *writer) push(ctx context.Context, commits ...git.Commit) error {
 
 // timed is the milliseconds that a push of one commit takes.
 func (w *writer) timed(ctx context.Context, value string, paths ...string) (float64, error) {
-	commit := edited(value, paths...)
+	commit := editOf(value, paths...)
 	began := time.Now()
 	if err := w.push(ctx, commit); err != nil {
 		return 0, err

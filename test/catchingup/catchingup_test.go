@@ -197,9 +197,10 @@ func (w *world) paused(t *testing.T) {
 		t.Errorf("Ready is %+v, want NoOpenWindow: the edit had no author yet", ready)
 	}
 
-	// What was missed is in the next save, under its author.
+	// What was missed is in the next save, under its author, once it is sure that no
+	// other claim on it is as late as this one was.
 	w.gate.set(false)
-	if err := w.kubectl(t.Context(), "saver-0", "", "create", "commitrequest", "resumed", "--target", target, "-m", "resumed", "--max-duration=0s"); err != nil {
+	if err := w.kubectl(t.Context(), "saver-0", "", "create", "commitrequest", "resumed", "--target", target, "-m", "resumed", "--max-duration=0s", "--attach-timeout=1m"); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.kubectl(t.Context(), "saver-0", "", "wait", "--for=condition=Pushed", "commitrequest/resumed", "--timeout=60s"); err != nil {
