@@ -16,7 +16,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -209,7 +208,7 @@ func replay(t *testing.T, r *recording.Recording, objects []*unstructured.Unstru
 	got := outcome{seen: map[string]time.Time{}}
 	random := rand.New(rand.NewPCG(uint64(seed), 6))
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logr.Discard()))
+		ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{}))
 		var running sync.WaitGroup
 		st := newStage(ctx, &running, o.late)
 		var moments []moment
