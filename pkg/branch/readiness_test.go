@@ -5,6 +5,7 @@ package branch
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,6 +43,7 @@ func TestC12AttributionDegraded(t *testing.T) {
 			}
 		}
 		client := fake.NewClientset(newTarget("prod", v1alpha1.AttributionAudit), newTarget("none", v1alpha1.AttributionNone)).KommitV1alpha1()
+		var mu sync.Mutex // protects the variables below
 		var reason, message string
 		var asked []types.NamespacedName
 		d := &destinations{targets: stored{ctx, client}, providers: fixed[*v1alpha1.GitProvider]{
@@ -51,6 +53,8 @@ func TestC12AttributionDegraded(t *testing.T) {
 			},
 		}}
 		r := newReadiness(client, d, nil, func(target types.NamespacedName) (string, string) {
+			mu.Lock()
+			defer mu.Unlock()
 			asked = append(asked, target)
 			return reason, message
 		})
@@ -71,7 +75,9 @@ func TestC12AttributionDegraded(t *testing.T) {
 			{v1alpha1.ReasonAuditEventsLate, "set another", metav1.ConditionTrue, v1alpha1.ReasonAuditEventsLate},
 			{"", "", metav1.ConditionFalse, v1alpha1.ReasonNothingAmiss},
 		} {
+			mu.Lock()
 			reason, message = step.reason, step.message
+			mu.Unlock()
 			<-time.After(attributionInterval + time.Second)
 			synctest.Wait()
 			for _, name := range []string{"prod", "none"} {
