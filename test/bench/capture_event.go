@@ -12,6 +12,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -32,6 +34,8 @@ import (
 	"github.com/kommit-dev/kommit/pkg/attribution"
 	"github.com/kommit-dev/kommit/pkg/branch"
 	"github.com/kommit-dev/kommit/pkg/capture"
+	"github.com/kommit-dev/kommit/pkg/journal"
+	"github.com/kommit-dev/kommit/pkg/storage/bolt"
 	"github.com/kommit-dev/kommit/pkg/window"
 )
 
@@ -217,8 +221,20 @@ func (p *pipeline) close(context.Context) error {
 	return nil
 }
 
+// keptFacts are on disk as those of the server are: each batch one record.
+type keptFacts struct{ log *journal.Log }
+
+// Keep implements what attribution.Facts asks of a keeper.
+func (k keptFacts) Keep(now time.Time, facts []attribution.Fact) error {
+	record, err := json.Marshal(facts)
+	if err != nil {
+		return err
+	}
+	return k.log.Append(now, record)
+}
+
 // captureAuditEvent measures the processor time of one event of a batch from its
-// bytes to the fact. The peer takes the same bytes apart with encoding/json's
+// bytes to the fact on disk. The peer takes the same bytes apart with encoding/json's
 // streaming tokenizer.
 func captureAuditEvent(ctx context.Context) (sides, error) {
 	object, err := recordDeployment(ctx)
@@ -226,7 +242,16 @@ func captureAuditEvent(ctx context.Context) (sides, error) {
 		return sides{}, err
 	}
 	made := &recordings{object: object, version: 1_000_000}
-	handler := attribution.NewHandler(attribution.NewFacts(attribution.FactsConfig{}), attribution.HandlerConfig{})
+	dir, err := os.MkdirTemp("", "kommit-bench-")
+	if err != nil {
+		return sides{}, err
+	}
+	db, err := bolt.Open(context.WithoutCancel(ctx), bolt.Config{Path: filepath.Join(dir, "kommit.db")})
+	if err != nil {
+		return sides{}, errors.Join(err, os.RemoveAll(dir))
+	}
+	kept := keptFacts{journal.NewLog(db, "facts", attribution.DefaultTTL)}
+	handler := attribution.NewHandler(attribution.NewFacts(attribution.FactsConfig{Keeper: kept}), attribution.HandlerConfig{})
 	var batch []byte
 	return sides{
 		ours: func(ctx context.Context, _ int) (float64, error) {
@@ -262,7 +287,7 @@ func captureAuditEvent(ctx context.Context) (sides, error) {
 				}
 			})
 		},
-		close: func(context.Context) error { return nil },
+		close: func(context.Context) error { return errors.Join(db.Close(), os.RemoveAll(dir)) },
 	}, nil
 }
 
