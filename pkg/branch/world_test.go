@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -47,6 +48,8 @@ type world struct {
 	cluster    *kubefake.Clientset
 	pool       *Pool
 	versions   int
+	// updating is held by update, which reads before it writes.
+	updating sync.Mutex
 	// received says that a push has been answered.
 	received chan struct{}
 	// recompared are the targets that capture was asked to compare again.
@@ -119,9 +122,12 @@ func (w *world) catchUp(ctx context.Context, _ types.NamespacedName) string {
 	return w.lagging
 }
 
-// update does what the server does and an object tracker does not: a status
-// update leaves the spec as it is, any other one leaves the status.
+// update does what the server does and an object tracker does not: one update is
+// after the other, a status update leaves the spec as it is, any other one leaves the
+// status, and none takes a deletion back.
 func (w *world) update(action clienttesting.Action) (bool, runtime.Object, error) {
+	w.updating.Lock()
+	defer w.updating.Unlock()
 	update := action.(clienttesting.UpdateAction)
 	given, err := apimeta.Accessor(update.GetObject())
 	if err != nil {
@@ -143,6 +149,13 @@ func (w *world) update(action clienttesting.Action) (bool, runtime.Object, error
 		object.Status = statusOf.(*v1alpha1.GitTarget).Status
 	case *v1alpha1.CommitRequest:
 		object.Status = statusOf.(*v1alpha1.CommitRequest).Status
+	}
+	before, err := apimeta.Accessor(current)
+	if err != nil {
+		return true, nil, err
+	}
+	if after, err := apimeta.Accessor(object); err == nil && before.GetDeletionTimestamp() != nil {
+		after.SetDeletionTimestamp(before.GetDeletionTimestamp())
 	}
 	return true, object, tracker.Update(resource, object, update.GetNamespace())
 }
