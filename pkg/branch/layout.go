@@ -50,9 +50,10 @@ type layout struct {
 	indexes map[string]manifest.File
 	// uses counts the files in the tree by hash.
 	uses map[string]int
-	// changed are hashes that came into the tree, or left it, since they were saved.
-	changed map[string]bool
-	saving  bool
+	// changed are hashes that came into the tree, or left it, since the last save, and
+	// stored are those that the store has.
+	changed, stored map[string]bool
+	saving          bool
 }
 
 // directory is one as it was last seen. It is not changed once it is made.
@@ -65,7 +66,7 @@ type directory struct {
 func newLayout(target, base string, store IndexStore) *layout {
 	return &layout{
 		target: target, base: base, store: store, files: manifest.NewLayout(base), root: &directory{},
-		uses: map[string]int{}, changed: map[string]bool{},
+		uses: map[string]int{}, changed: map[string]bool{}, stored: map[string]bool{},
 	}
 }
 
@@ -274,7 +275,7 @@ func (l *layout) load(ctx context.Context) {
 	for hash, value := range kept {
 		var file manifest.File
 		if json.Unmarshal(value, &file) == nil {
-			l.indexes[hash] = file
+			l.indexes[hash], l.stored[hash] = file, true
 		}
 		l.changed[hash] = true // dropped, if the tree does not have it
 	}
@@ -292,18 +293,20 @@ func (l *layout) save(ctx context.Context) {
 	kept := map[string][]byte{}
 	var dropped []string
 	for hash := range l.changed {
-		if l.uses[hash] > 0 {
+		switch {
+		case l.uses[hash] > 0 && l.stored[hash]:
+		case l.uses[hash] > 0:
 			if encoded, err := json.Marshal(l.indexes[hash]); err == nil {
 				kept[hash] = encoded
 			}
-			continue
+		default:
+			delete(l.indexes, hash)
+			delete(l.uses, hash)
+			dropped = append(dropped, hash)
 		}
-		delete(l.indexes, hash)
-		delete(l.uses, hash)
-		dropped = append(dropped, hash)
 	}
 	l.changed = map[string]bool{}
-	if l.store == nil {
+	if l.store == nil || len(kept)+len(dropped) == 0 {
 		return
 	}
 	l.saving = true
@@ -314,6 +317,13 @@ func (l *layout) save(ctx context.Context) {
 		l.saving = false
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "What the files of a GitTarget hold is not kept", "target", l.target)
+			return
+		}
+		for hash := range kept {
+			l.stored[hash] = true
+		}
+		for _, hash := range dropped {
+			delete(l.stored, hash)
 		}
 	}()
 }

@@ -253,6 +253,9 @@ func TestC13FilesAreReadOnce(t *testing.T) {
 	if path, n := place(again, fresh()); path != "live/part-3/7.yaml" || n != 0 {
 		t.Errorf("after a restart: %s after %d requests, want none", path, n)
 	}
+	if again.saving {
+		t.Error("what is kept already is kept again after a restart")
+	}
 	w.repository.MustCommit("main", map[string]string{"live/part-3/7.yaml": "# empty\n", "live/moved.yaml": manifestOf("object-7", "one")})
 	if path, n := place(again, fresh()); path != "live/moved.yaml" || n != 1 {
 		t.Errorf("after a change: %s after %d requests, want one for the new content", path, n)
