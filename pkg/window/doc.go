@@ -63,6 +63,12 @@
 //   - What is due is done before the event at hand, in the order in which it fell
 //     due: a late wake has the same result as punctual ones (W8).
 //
+// # After a crash
+//
+// The effects say all that there is to know: whoever keeps them, Opened, Collected,
+// Registered and Attached until what they are about is over, can go on from there
+// with Restore (D1).
+//
 // # Concurrency
 //
 // An Engine is not safe for concurrent use: its owner holds a lock around each

@@ -40,6 +40,7 @@ func TestEngineDoesWhatTheModelSays(t *testing.T) {
 			"clock":        r.setBack,
 			"burst":        r.burst,
 			"look":         r.look,
+			"restart":      r.restart,
 			"touched":      func(t *rapid.T) { r.onlooker.drain(t, r.engine) },
 		})
 		r.end(t)
@@ -51,6 +52,7 @@ type randomRun struct {
 	model    *model
 	ledger   *ledger
 	onlooker *onlooker
+	kept     *kept
 	// now is the clock; settled is the time of the last event.
 	now, settled time.Time
 	versions     int
@@ -69,6 +71,7 @@ func newRandomRun(t *rapid.T) *randomRun {
 		model:    &model{targets: targets, known: map[types.UID]bool{}, maxBytes: maxBytes},
 		ledger:   newLedger(targets),
 		onlooker: newOnlooker(),
+		kept:     newKept(),
 		now:      time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 	}
 	for _, name := range []string{"prod", "test"} {
@@ -91,6 +94,8 @@ func (r *randomRun) same(t *rapid.T, happened []Effect) {
 func (r *randomRun) sameAfter(t *rapid.T, c *Change, happened []Effect) {
 	t.Helper()
 	r.settled = r.now
+	r.kept.effects(happened, r.now, func(name types.NamespacedName) bool { return r.ledger.targets[name].Shared })
+	happened = outcomes(happened)
 	if expected := r.model.take(); !reflect.DeepEqual(expected, happened) {
 		t.Fatalf("-model +engine\n%s", cmp.Diff(expected, happened))
 	}
@@ -102,6 +107,19 @@ func (r *randomRun) sameAfter(t *rapid.T, c *Change, happened []Effect) {
 	if due, ok := r.engine.NextWake(); ok && !due.After(r.now) {
 		t.Fatalf("due at %s, not done at %s", due, r.now)
 	}
+}
+
+// outcomes are the effects but for those that only say how far the engine has come,
+// which Restore is held to.
+func outcomes(effects []Effect) (outcomes []Effect) {
+	for _, effect := range effects {
+		switch effect.(type) {
+		case Opened, Collected, Registered:
+		default:
+			outcomes = append(outcomes, effect)
+		}
+	}
+	return outcomes
 }
 
 var (
@@ -211,6 +229,9 @@ func (r *randomRun) caughtUp(t *rapid.T) {
 	if en := r.earlier(t); en != nil {
 		en.caughtUp = true
 		r.model.caughtUp(r.now, en.UID)
+		if open := r.kept.requests[en.UID]; open != nil {
+			open.CaughtUp = true
+		}
 		r.same(t, r.engine.CaughtUp(r.now, en.UID))
 	}
 }
@@ -219,6 +240,7 @@ func (r *randomRun) withdraw(t *rapid.T) {
 	if en := r.earlier(t); en != nil {
 		r.model.withdraw(r.now, en.UID)
 		r.same(t, r.engine.Withdraw(r.now, en.UID))
+		r.kept.withdraw(en.UID)
 		en.withdrawn = true // what was due by now came before
 	}
 }

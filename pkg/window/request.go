@@ -73,15 +73,18 @@ func (e *Engine) admit(t *target, r *request, now time.Time) {
 	t.active[r.requester()] = r
 
 	own := t.windows[key]
-	if own != nil && own.request == nil {
-		e.attach(own, r, now)
-	} else {
+	free := own != nil && own.request == nil
+	if !free {
 		foreign := len(t.windows)
 		if own != nil {
 			foreign-- // claimed by another request: contention, not mismatch (W12)
 		}
 		r.mismatch = foreign > 0
 		t.enqueue(key, r)
+	}
+	e.emit(Registered{Request: r.Request, Sequence: r.seq, Mismatch: r.mismatch})
+	if free {
+		e.attach(own, r, now)
 	}
 	e.emit(CatchUp{Request: r.RequestRef, Target: r.Target})
 }

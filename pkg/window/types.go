@@ -154,6 +154,33 @@ type Write struct {
 // Effect is something the shell has to do, in the order returned.
 type Effect interface{ effect() }
 
+// Opened says that a window is open from now on, which a Collected follows. With
+// its Sequence it is what Restore needs of it.
+type Opened struct {
+	Window string
+	Target types.NamespacedName
+	// Author is the zero Author where all share one window.
+	Author Author
+	// Sequence orders openings and registrations.
+	Sequence uint64
+}
+
+// Collected says what an open window holds of an object from now on.
+type Collected struct {
+	Window string
+	// Index is the object's place in the window, counted from 0 (W4).
+	Index  int
+	Change Change
+}
+
+// Registered says that a request was taken in: it waits, unless Attached follows.
+type Registered struct {
+	Request  Request
+	Sequence uint64
+	// Mismatch: a window that it cannot have is open (W12).
+	Mismatch bool
+}
+
 // Attached says that the request holds the window from now on.
 type Attached struct {
 	Request RequestRef
@@ -185,8 +212,11 @@ type Resolved struct {
 	Reason  string
 }
 
-func (Attached) effect()  {}
-func (CatchUp) effect()   {}
-func (Closed) effect()    {}
-func (Discarded) effect() {}
-func (Resolved) effect()  {}
+func (Opened) effect()     {}
+func (Collected) effect()  {}
+func (Registered) effect() {}
+func (Attached) effect()   {}
+func (CatchUp) effect()    {}
+func (Closed) effect()     {}
+func (Discarded) effect()  {}
+func (Resolved) effect()   {}

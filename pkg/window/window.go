@@ -97,14 +97,14 @@ func (e *Engine) collect(t *target, c Change, now time.Time) {
 		w = nil
 	}
 	if w != nil {
-		w.put(c, held.index)
+		e.put(w, c, held.index)
 		w.quietSince = now
 		e.timers.schedule(&w.timer)
 		e.touched.add(w)
 		return
 	}
 	w = e.open(t, key, now)
-	w.put(c, newObject)
+	e.put(w, c, newObject)
 	if r := t.first(key); r != nil {
 		e.attach(w, r, now)
 	} else {
@@ -135,6 +135,7 @@ func (e *Engine) open(t *target, key Author, now time.Time) *window {
 	t.lastOpened = w.seq
 	e.windows[w.name] = w
 	e.touched.open(w)
+	e.emit(Opened{Window: w.name, Target: t.Name, Author: key, Sequence: w.seq})
 	return w
 }
 
@@ -152,15 +153,17 @@ func (w *window) growth(c Change, index int) int64 {
 
 // put keeps the last write to each object, in the place where the object was
 // first seen (W4).
-func (w *window) put(c Change, index int) {
+func (e *Engine) put(w *window, c Change, index int) {
 	w.bytes += w.growth(c, index)
 	if index != newObject {
 		c.Operation = fold(w.changes[index].Operation, c.Operation)
 		w.changes[index] = c
-		return
+	} else {
+		index = len(w.changes)
+		w.target.objects[c.Object] = holding{window: w, index: index}
+		w.changes = append(w.changes, c)
 	}
-	w.target.objects[c.Object] = holding{window: w, index: len(w.changes)}
-	w.changes = append(w.changes, c)
+	e.emit(Collected{Window: w.name, Index: index, Change: c})
 }
 
 // fold is what two writes to one object come to, as seen from before the first.
