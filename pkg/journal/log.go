@@ -124,12 +124,18 @@ func (l *Log) Replay(now time.Time, f func(at time.Time, record []byte) error) e
 	return damaged
 }
 
-// DamagedError names a record that is not as it was written.
+// DamagedError names a record or a row that is not as it was written.
 type DamagedError struct {
+	// Log, Table or Rows that it is of.
 	Log    string
 	Record uint64
+	// Key of the row, where there are keys.
+	Key string
 }
 
 func (e *DamagedError) Error() string {
+	if e.Key != "" {
+		return fmt.Sprintf("row %s of %s is damaged", e.Key, e.Log)
+	}
 	return fmt.Sprintf("record %d of %s is damaged", e.Record, e.Log)
 }

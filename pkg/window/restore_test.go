@@ -42,7 +42,7 @@ func (k *kept) effects(effects []Effect, now time.Time, shared func(types.Namesp
 			k.targets[e.Target] = TargetState{Target: Target{Name: e.Target, Shared: shared(e.Target)}, LastOpened: e.Sequence}
 		case Collected:
 			w := k.windows[e.Window]
-			w.Changes = append(w.Changes[:len(w.Changes):len(w.Changes)], e.Change)
+			w.Changes = append(slices.Clip(w.Changes), e.Change)
 			if last := len(w.Changes) - 1; e.Index < last {
 				w.Changes = slices.Clone(w.Changes[:last])
 				w.Changes[e.Index] = e.Change
