@@ -28,6 +28,7 @@ import (
 	"github.com/kommit-dev/kommit/generated/informers/externalversions"
 	"github.com/kommit-dev/kommit/pkg/attribution"
 	"github.com/kommit-dev/kommit/pkg/branch"
+	"github.com/kommit-dev/kommit/pkg/branch/recovery"
 	"github.com/kommit-dev/kommit/pkg/capture"
 	"github.com/kommit-dev/kommit/pkg/journal"
 	"github.com/kommit-dev/kommit/pkg/manifest"
@@ -49,6 +50,8 @@ type saving struct {
 	facts *attribution.Facts
 	// indexes are what the files of targets hold.
 	indexes *journal.Table
+	// rows are what is to be gone on from after the end of the process.
+	rows *journal.Writer
 
 	joiner  *attribution.Joiner
 	pool    *branch.Pool
@@ -61,6 +64,7 @@ func newSaving(o *Options, cluster *rest.Config, store journal.Store, mustRegist
 	metrics.Register(mustRegister)
 	captureMetrics.Register(mustRegister)
 	kept := newFactLog(store)
+	rows := journal.NewWriter(journal.NewRows(store, "saving"))
 	facts := attribution.NewFacts(attribution.FactsConfig{LateAfter: o.AttributionGrace, Keeper: kept, Metrics: metrics})
 	return &saving{
 		options: o,
@@ -69,7 +73,8 @@ func newSaving(o *Options, cluster *rest.Config, store journal.Store, mustRegist
 		indexes: journal.NewTable(store, fmt.Sprintf("indexes-%d", manifest.IndexVersion)),
 		facts:   facts,
 		joiner:  attribution.NewJoiner(attribution.JoinerConfig{Facts: facts, Grace: o.AttributionGrace, Metrics: metrics}),
-		pool:    branch.NewPool(o.MaxWindowBytes),
+		rows:    rows,
+		pool:    branch.NewPool(o.MaxWindowBytes, recovery.New(rows)),
 		audit:   attribution.NewHandler(facts, attribution.HandlerConfig{Metrics: metrics}),
 		metrics: captureMetrics,
 	}
@@ -140,6 +145,7 @@ func (s *saving) start(hook genericapiserver.PostStartHookContext) error {
 	}
 
 	informers.Start(hook.Done())
+	go s.rows.Run(hook.Context)
 	go s.joiner.Run(hook.Context)
 	go func() {
 		if err := captured.Run(hook.Context); err != nil {
@@ -200,6 +206,12 @@ func lagging(err error) string {
 type sink struct{ *branch.Pool }
 
 var _ capture.Sink = sink{}
+
+func (s sink) Change(ctx context.Context, change window.Change) { _ = s.Pool.Change(ctx, change) }
+
+func (s sink) Resync(ctx context.Context, target types.NamespacedName, changes []window.Change) {
+	_ = s.Pool.Resync(ctx, target, changes)
+}
 
 func (s sink) Differing(ctx context.Context, target types.NamespacedName, scope capture.Scope, listed []window.Change) ([]window.Change, []window.Object, error) {
 	resources := make([]window.Object, len(scope.Resources))

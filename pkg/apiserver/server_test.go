@@ -56,7 +56,7 @@ type openWindows struct {
 }
 
 func newOpenWindows(byAuthor map[string]string) openWindows {
-	return openWindows{Pool: branch.NewPool(0), byAuthor: byAuthor}
+	return openWindows{Pool: branch.NewPool(0, nil), byAuthor: byAuthor}
 }
 
 func (w openWindows) Binding(_ types.NamespacedName, username string, _ v1alpha1.AttachPolicy) (string, string) {

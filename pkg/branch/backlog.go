@@ -112,6 +112,7 @@ func (p *Pool) resolve(target types.NamespacedName, b *backlog) (destination, bo
 	case apierrors.IsNotFound(err), providerGone(err) && p.deleting(target):
 		for _, e := range b.entries {
 			p.tell(e, v1alpha1.ReasonTargetDeleted, "")
+			p.journal.Over(e.write, false)
 		}
 		b.entries = nil
 		return destination{}, false
@@ -226,9 +227,7 @@ func (p *Pool) settle(w *worker, repository *git.Repository, results []result) {
 			p.complete(w, e, r.built)
 			continue
 		case e.dropped:
-			p.remove(e)
-			p.tell(e, v1alpha1.ReasonTargetSuspended, "")
-			p.config.Recompare(e.write.Target)
+			p.drop(e)
 			continue
 		case !r.tried:
 			continue
@@ -263,8 +262,8 @@ func (p *Pool) failed(w *worker, repository *git.Repository, e *entry, err error
 	switch {
 	case p.hopeless(e.write.Target, err):
 		klog.FromContext(p.ctx).Error(err, "A deleted GitTarget's changes cannot be pushed any more", "target", e.write.Target, "window", e.write.Name, "author", e.write.Author.Username)
-		p.remove(e)
 		p.tell(e, v1alpha1.ReasonTargetDeleted, err.Error())
+		p.remove(e)
 	case errors.As(err, &refused):
 		p.tell(e, v1alpha1.ReasonRemoteRejected, refused.Text)
 		p.setAside(w, e)
@@ -363,9 +362,17 @@ func (p *Pool) supersede(done *entry) {
 		newer[c.Object] = true
 	}
 	for _, e := range p.backlogs[done.write.Target].entries {
-		if e.sequence < done.sequence {
-			e.write.Changes = slices.DeleteFunc(slices.Clone(e.write.Changes), func(c window.Change) bool { return newer[c.Object] })
+		if e.sequence >= done.sequence {
+			continue
 		}
+		var gone []window.Object
+		e.write.Changes = slices.DeleteFunc(slices.Clone(e.write.Changes), func(c window.Change) bool {
+			if newer[c.Object] {
+				gone = append(gone, c.Object)
+			}
+			return newer[c.Object]
+		})
+		p.journal.Superseded(e.write.Name, gone)
 	}
 }
 
@@ -381,14 +388,28 @@ func (p *Pool) suspend(target types.NamespacedName) {
 			e.dropped = true
 			continue
 		}
-		p.remove(e)
-		p.tell(e, v1alpha1.ReasonTargetSuspended, "")
-		p.config.Recompare(target)
+		p.drop(e)
 	}
 }
 
-// remove takes an entry out of its backlog. Caller must hold mu.
+// drop takes out an entry that comes to nothing because its target is suspended.
+// Caller must hold mu.
+func (p *Pool) drop(e *entry) {
+	p.tell(e, v1alpha1.ReasonTargetSuspended, "")
+	p.config.Recompare(e.write.Target)
+	p.takeOut(e)
+	p.journal.Over(e.write, true)
+}
+
+// remove takes out an entry that nothing is to be done for any more. Its request was
+// told so before (D3). Caller must hold mu.
 func (p *Pool) remove(e *entry) {
+	p.takeOut(e)
+	p.journal.Over(e.write, false)
+}
+
+// takeOut takes an entry out of its backlog. Caller must hold mu.
+func (p *Pool) takeOut(e *entry) {
 	b := p.backlogs[e.write.Target]
 	b.entries = slices.DeleteFunc(b.entries, func(other *entry) bool { return other == e })
 }

@@ -38,9 +38,9 @@ func (f fixed[T]) List() ([]T, error) {
 
 // newBacklogs returns a Pool whose workers are driven by hand.
 func newBacklogs(t *testing.T, maxPerMinute int32) *Pool {
-	p := NewPool(0)
+	p := NewPool(0, newJournal(t))
 	p.ctx = t.Context()
-	p.requests = newRequests(nil)
+	p.requests = newRequests(nil, p.journal)
 	p.destinations = &destinations{
 		targets: fixed[*v1alpha1.GitTarget]{prod: {
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "prod", UID: "prod"},

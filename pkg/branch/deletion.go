@@ -77,7 +77,8 @@ func (p *Pool) closeTarget(target *v1alpha1.GitTarget) {
 	} else if !providerGone(err) {
 		b.routed = false // it must not go there any more
 	}
-	p.apply(p.engine.RemoveTarget(time.Now(), name))
+	now := time.Now()
+	p.apply(now, p.engine.RemoveTarget(now, name))
 	if len(b.entries) == 0 {
 		delete(p.backlogs, name)
 	}

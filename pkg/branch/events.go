@@ -10,7 +10,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -48,93 +47,48 @@ func nameOf(object metav1.Object) types.NamespacedName {
 }
 
 // handlers calls set for each object that was added or changed, and gone for
-// each that was deleted, also when it was re-created unseen.
-func handlers[T metav1.Object](set, gone func(T)) cache.ResourceEventHandler {
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc: func(object any) { set(object.(T)) },
-		UpdateFunc: func(before, object any) {
-			if before.(T).GetUID() != object.(T).GetUID() {
-				gone(before.(T))
-			}
-			set(object.(T))
-		},
-		DeleteFunc: func(object any) {
-			if missed, ok := object.(cache.DeletedFinalStateUnknown); ok {
-				object = missed.Obj
-			}
-			gone(object.(T))
+// each that was deleted, also when it was re-created unseen. All wait for ready, and
+// nothing is called when that says no.
+func handlers[T metav1.Object](ready func() bool, set, gone func(T)) cache.ResourceEventHandler {
+	return cache.FilteringResourceEventHandler{
+		FilterFunc: func(any) bool { return ready() },
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc: func(object any) { set(object.(T)) },
+			UpdateFunc: func(before, object any) {
+				if before.(T).GetUID() != object.(T).GetUID() {
+					gone(before.(T))
+				}
+				set(object.(T))
+			},
+			DeleteFunc: func(object any) {
+				if missed, ok := object.(cache.DeletedFinalStateUnknown); ok {
+					object = missed.Obj
+				}
+				gone(object.(T))
+			},
 		},
 	}
 }
 
+// handleEvents follows the server's own kinds. What comes before begin is over waits:
+// what is there by then is taken over, and told again without effect.
 func (p *Pool) handleEvents() error {
-	_, targets := p.config.Informers.GitTargets().Informer().AddEventHandler(handlers(p.targetSet, p.targetGone))
-	_, providers := p.config.Informers.GitProviders().Informer().AddEventHandler(handlers(p.providerSet, p.providerGone))
-	later := handlers(p.requestSet, p.requestGone)
-	registration, requests := p.config.Informers.CommitRequests().Informer().AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
-		AddFunc: func(object any, isInInitialList bool) {
-			if isInInitialList {
-				p.requestListed(object.(*v1alpha1.CommitRequest))
-				return
-			}
-			p.registerListed()
-			later.OnAdd(object, false)
-		},
-		UpdateFunc: func(before, object any) {
-			p.registerListed()
-			later.OnUpdate(before, object)
-		},
-		DeleteFunc: func(object any) {
-			p.registerListed()
-			later.OnDelete(object)
-		},
-	})
+	ready := func() bool {
+		select {
+		case <-p.begun:
+			return true
+		case <-p.ctx.Done():
+			return false
+		}
+	}
+	_, targets := p.config.Informers.GitTargets().Informer().AddEventHandler(handlers(ready, p.targetSet, p.targetGone))
+	_, providers := p.config.Informers.GitProviders().Informer().AddEventHandler(handlers(ready, p.providerSet, p.providerGone))
+	_, requests := p.config.Informers.CommitRequests().Informer().AddEventHandler(handlers(ready, p.requestSet, p.requestGone))
 	if err := errors.Join(targets, providers, requests); err != nil {
 		return fmt.Errorf("watching the server's own kinds: %w", err)
 	}
-	go func() {
-		if cache.WaitForCacheSync(p.ctx.Done(), registration.HasSynced) {
-			p.registerListed()
-		}
-	}()
 	return nil
 }
-
-func (p *Pool) requestListed(request *v1alpha1.CommitRequest) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.initial = append(p.initial, request)
-}
-
-// registerListed registers the requests that were there at the start in the
-// order of their creation: the list has them by name (W9, W19). All others come
-// after it has returned.
-func (p *Pool) registerListed() {
-	p.registering.Lock()
-	defer p.registering.Unlock()
-	p.mu.Lock()
-	listed := p.initial
-	p.initial = nil
-	p.mu.Unlock()
-	slices.SortStableFunc(listed, func(a, b *v1alpha1.CommitRequest) int {
-		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
-	})
-	for _, request := range listed {
-		ready := apimeta.FindStatusCondition(request.Status.Conditions, v1alpha1.ConditionReady)
-		if window.Finished(request.Status) || ready == nil || ready.Reason == v1alpha1.ReasonWaitingForWindow {
-			p.requestSet(request)
-			continue
-		}
-		p.requests.add(request)
-		p.requests.report(request.UID, func(progress *window.Progress) {
-			progress.Reason, progress.Message = v1alpha1.ReasonCommitFailed, interrupted
-		})
-	}
-}
-
-// interrupted is said to a request whose window went with the process that held
-// it: its changes are compared with Git like all others (C9), its message is lost.
-const interrupted = "the server ended before the commit was known to be on the remote; look at the branch, and save again if the changes are not there"
 
 func (p *Pool) targetSet(target *v1alpha1.GitTarget) {
 	p.mu.Lock()
@@ -177,11 +131,12 @@ func (p *Pool) branchChanged(target *v1alpha1.GitTarget) {
 func (p *Pool) setTarget(target *v1alpha1.GitTarget) {
 	name := nameOf(target)
 	p.targets[name] = target
-	p.apply(p.engine.SetTarget(time.Now(), engineTarget(target)))
+	now := time.Now()
+	p.apply(now, p.engine.SetTarget(now, engineTarget(target)))
 	waiting := p.waiting[name]
 	delete(p.waiting, name)
 	for _, request := range waiting {
-		p.apply(p.engine.Register(time.Now(), engineRequest(request)))
+		p.apply(now, p.engine.Register(now, engineRequest(request, now)))
 	}
 }
 
@@ -205,6 +160,7 @@ func (p *Pool) targetGone(target *v1alpha1.GitTarget) {
 	p.readiness.targetGone(nameOf(target))
 	p.closeTarget(target)
 	p.destinations.targetGone(p.ctx, target)
+	p.journal.TargetGone(nameOf(target))
 }
 
 func (p *Pool) providerSet(provider *v1alpha1.GitProvider) {
@@ -264,21 +220,31 @@ func (p *Pool) requestSet(request *v1alpha1.CommitRequest) {
 		p.expiry.schedule(request)
 		return
 	}
-	if !p.requests.add(request) {
-		return
-	}
-	name := types.NamespacedName{Namespace: request.Namespace, Name: request.Spec.GitTargetRef.Name}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.requests.add(request, window.Progress{Reason: v1alpha1.ReasonWaitingForWindow}) {
+		p.register(request)
+	}
+}
+
+// register hands a request to the engine as soon as its target is known. Caller must
+// hold mu.
+func (p *Pool) register(request *v1alpha1.CommitRequest) {
+	name := targetOf(request)
 	if p.stopping {
 		return // the next process registers it
 	}
 	if p.ensureTarget(name) {
-		p.apply(p.engine.Register(time.Now(), engineRequest(request)))
+		now := time.Now()
+		p.apply(now, p.engine.Register(now, engineRequest(request, now)))
 		return
 	}
 	p.waiting[name] = append(p.waiting[name], request)
 	go p.lookUp(name)
+}
+
+func targetOf(request *v1alpha1.CommitRequest) types.NamespacedName {
+	return types.NamespacedName{Namespace: request.Namespace, Name: request.Spec.GitTargetRef.Name}
 }
 
 // lookUp decides about requests whose target is not in the informer: it may be
@@ -306,13 +272,20 @@ func (p *Pool) lookUp(name types.NamespacedName) {
 func (p *Pool) requestGone(request *v1alpha1.CommitRequest) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.apply(p.engine.Withdraw(time.Now(), request.UID))
-	target := types.NamespacedName{Namespace: request.Namespace, Name: request.Spec.GitTargetRef.Name}
+	p.withdraw(request.UID)
+	target := targetOf(request)
 	p.waiting[target] = slices.DeleteFunc(p.waiting[target], func(other *v1alpha1.CommitRequest) bool { return other.UID == request.UID })
 	if len(p.waiting[target]) == 0 {
 		delete(p.waiting, target)
 	}
 	p.requests.forget(request.UID)
+}
+
+// withdraw tells the engine that a request's object is gone. Caller must hold mu.
+func (p *Pool) withdraw(uid types.UID) {
+	now := time.Now()
+	p.apply(now, p.engine.Withdraw(now, uid))
+	p.journal.Gone(uid)
 }
 
 func engineTarget(target *v1alpha1.GitTarget) window.Target {
@@ -325,21 +298,34 @@ func engineTarget(target *v1alpha1.GitTarget) window.Target {
 	}
 }
 
-func engineRequest(request *v1alpha1.CommitRequest) window.Request {
+func engineRequest(request *v1alpha1.CommitRequest, now time.Time) window.Request {
 	r := window.Request{
 		RequestRef:          window.RequestRef{Namespace: request.Namespace, Name: request.Name, UID: request.UID},
-		Target:              types.NamespacedName{Namespace: request.Namespace, Name: request.Spec.GitTargetRef.Name},
+		Target:              targetOf(request),
 		Author:              window.Author{Username: request.Spec.RequestedBy.Username},
 		Message:             request.Spec.Message,
 		Attach:              request.Spec.Window.Attach,
 		MaxDuration:         request.Spec.Window.MaxDuration.Duration,
+		AttachDeadline:      attachDeadline(request, now),
 		WhenNothingToCommit: request.Spec.WhenNothingToCommit,
-	}
-	if deadline := request.Status.AttachDeadline; deadline != nil {
-		r.AttachDeadline = deadline.Time
 	}
 	if idle := request.Spec.Window.IdleTimeout; idle != nil {
 		r.IdleTimeout = idle.Duration
 	}
 	return r
+}
+
+// attachDeadline is the one that was fixed at create (W6), by now's clock, which goes
+// on evenly when the time of day is set anew. What is left of it is never more than
+// the request asked for: then the clock was set back since.
+func attachDeadline(request *v1alpha1.CommitRequest, now time.Time) time.Time {
+	deadline := request.Status.AttachDeadline
+	if deadline == nil {
+		return time.Time{}
+	}
+	left := deadline.Sub(now)
+	if timeout := request.Spec.Window.AttachTimeout; timeout != nil {
+		left = min(left, timeout.Duration)
+	}
+	return now.Add(left)
 }

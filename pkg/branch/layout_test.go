@@ -24,7 +24,7 @@ import (
 // remove is the deletion of an object that alice asks for.
 func (w *world) remove(name string) {
 	w.versions++
-	w.pool.Change(w.ctx, window.Change{
+	w.change(window.Change{
 		Target: prod, Object: window.Object{Resource: "configmaps", Namespace: namespace, Name: name},
 		ResourceVersion: fmt.Sprint(w.versions), Author: window.Author{Username: "alice"}, Operation: window.Delete,
 	})

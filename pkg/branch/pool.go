@@ -5,6 +5,7 @@ package branch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -12,10 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 
 	"github.com/kommit-dev/kommit/apis/kommit/v1alpha1"
 	clientset "github.com/kommit-dev/kommit/generated/clientset/versioned/typed/kommit/v1alpha1"
 	informers "github.com/kommit-dev/kommit/generated/informers/externalversions/kommit/v1alpha1"
+	"github.com/kommit-dev/kommit/pkg/branch/recovery"
 	"github.com/kommit-dev/kommit/pkg/git"
 	"github.com/kommit-dev/kommit/pkg/window"
 )
@@ -55,6 +59,12 @@ type Config struct {
 //
 // A Pool that was not started holds no windows, which is what Binding then says.
 type Pool struct {
+	journal        *recovery.Journal
+	maxWindowBytes int64
+	// begun is closed once what the process before left is taken over: nothing comes in
+	// before that.
+	begun chan struct{}
+
 	// Set by Start, before anything else can reach the Pool, and constant after.
 	ctx          context.Context
 	config       Config
@@ -72,11 +82,6 @@ type Pool struct {
 	leaving map[types.NamespacedName]types.UID
 	// waiting are requests whose target has not been seen yet.
 	waiting map[types.NamespacedName][]*v1alpha1.CommitRequest
-	// registering is held while the requests of the first list are registered; it
-	// comes before mu.
-	registering sync.Mutex
-	// initial are the requests of the informer's first list, until it is complete.
-	initial []*v1alpha1.CommitRequest
 	// backlogs are the closed writes that are not on a remote yet, per target.
 	backlogs map[types.NamespacedName]*backlog
 	sequence uint64
@@ -91,10 +96,14 @@ type Pool struct {
 }
 
 // NewPool returns a Pool without windows. See Start. maxWindowBytes is as of
-// window.Config.
-func NewPool(maxWindowBytes int64) *Pool {
+// window.Config; the journal is the Pool's from Start on, and not read before.
+func NewPool(maxWindowBytes int64, journal *recovery.Journal) *Pool {
 	return &Pool{
-		engine:   window.New(window.Config{NewName: windowName, MaxBytes: maxWindowBytes}),
+		journal:        journal,
+		maxWindowBytes: maxWindowBytes,
+		begun:          make(chan struct{}),
+
+		engine:   window.New(engineConfig(maxWindowBytes)),
 		windows:  newWindowTable(time.Now()),
 		targets:  map[types.NamespacedName]*v1alpha1.GitTarget{},
 		leaving:  map[types.NamespacedName]types.UID{},
@@ -106,17 +115,29 @@ func NewPool(maxWindowBytes int64) *Pool {
 	}
 }
 
+func engineConfig(maxBytes int64) window.Config {
+	return window.Config{NewName: windowName, MaxBytes: maxBytes}
+}
+
 // windowName makes names in the manner of generateName.
 func windowName(target types.NamespacedName, _ window.Author) string {
 	return fmt.Sprintf("%s-%s", target.Name, rand.String(10))
 }
 
-// Start makes the Pool work until ctx ends. It registers event handlers and
-// returns; the informers are started by the caller.
+// Start makes the Pool work until ctx ends, going on from what the process before
+// left in the journal. It registers with the informers and returns; they are started
+// by the caller. Until they have synced nothing is taken in.
 func (p *Pool) Start(ctx context.Context, config Config) error {
+	left, err := p.journal.Load()
+	switch {
+	case err != nil && !recovery.IsDamage(err):
+		return fmt.Errorf("reading the journal: %w", err)
+	case err != nil:
+		klog.FromContext(ctx).Error(err, "Part of the journal is damaged and left out: the objects that it is about are compared with Git when they change next")
+	}
 	p.mu.Lock()
 	p.ctx, p.config = ctx, config
-	p.requests = newRequests(config.Client)
+	p.requests = newRequests(config.Client, p.journal)
 	p.destinations = &destinations{
 		targets:           targetCache{config.Informers.GitTargets().Lister()},
 		providers:         providerCache{config.Informers.GitProviders().Lister()},
@@ -130,26 +151,76 @@ func (p *Pool) Start(ctx context.Context, config Config) error {
 	go p.requests.run(ctx)
 	go p.readiness.run(ctx)
 	go p.expiry.run(ctx)
-	return p.handleEvents()
+	if err := p.handleEvents(); err != nil {
+		return err
+	}
+	synced := []cache.InformerSynced{
+		config.Informers.GitTargets().Informer().HasSynced,
+		config.Informers.GitProviders().Informer().HasSynced,
+		config.Informers.CommitRequests().Informer().HasSynced,
+	}
+	go func() {
+		if !cache.WaitForCacheSync(ctx.Done(), synced...) {
+			return
+		}
+		if err := p.begin(left); err != nil {
+			klog.FromContext(ctx).Error(err, "Nothing is saved")
+		}
+	}()
+	return nil
 }
 
-// Change implements capture's sink: the change is in a window when it returns.
-func (p *Pool) Change(_ context.Context, change window.Change) {
+// ErrStopping: what comes in is left to the next process.
+var ErrStopping = errors.New("the server is stopping")
+
+// enter waits until the Pool takes in what changes targets, and for room in the
+// journal.
+func (p *Pool) enter(ctx context.Context) error {
+	select {
+	case <-p.begun:
+		return p.journal.Room(ctx)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Change implements capture's sink: the change is in a window when it returns nil,
+// or its target does not exist. Otherwise it was not taken, because ctx has ended or
+// for ErrStopping. What was taken before this process began is not taken again.
+func (p *Pool) Change(ctx context.Context, change window.Change) error {
+	if err := p.enter(ctx); err != nil {
+		return err
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.stopping && p.ensureTarget(change.Target) {
-		p.apply(p.engine.Change(time.Now(), change))
+	switch {
+	case p.stopping:
+		return ErrStopping
+	case p.journal.Again(change) || !p.ensureTarget(change.Target):
+		return nil
 	}
+	now := time.Now()
+	p.apply(now, p.engine.Change(now, change))
+	return nil
 }
 
 // Resync implements capture's sink: the changes become one commit by the
-// committer, after all windows of the target (W13).
-func (p *Pool) Resync(_ context.Context, target types.NamespacedName, changes []window.Change) {
+// committer, after all windows of the target (W13). Errors are as of Change.
+func (p *Pool) Resync(ctx context.Context, target types.NamespacedName, changes []window.Change) error {
+	if err := p.enter(ctx); err != nil {
+		return err
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.stopping && p.ensureTarget(target) {
-		p.apply(p.engine.Resync(time.Now(), target, changes))
+	switch {
+	case p.stopping:
+		return ErrStopping
+	case !p.ensureTarget(target):
+		return nil
 	}
+	now := time.Now()
+	p.apply(now, p.engine.Resync(now, target, changes))
+	return nil
 }
 
 // Binding says, without doing anything, which open window a request made now
@@ -174,7 +245,8 @@ func (p *Pool) Shutdown(ctx context.Context) error {
 		p.mu.Unlock()
 		return nil
 	}
-	p.apply(p.engine.Shutdown(time.Now()))
+	now := time.Now()
+	p.apply(now, p.engine.Shutdown(now))
 	p.retry(func(types.NamespacedName) bool { return true })
 	for {
 		stopped, running := p.stopped, false
@@ -194,9 +266,15 @@ func (p *Pool) Shutdown(ctx context.Context) error {
 	}
 }
 
-// apply carries out effects in order and sets the timer for the next wake.
-// Caller must hold mu.
-func (p *Pool) apply(effects []window.Effect) {
+// apply carries out effects of that time in order and sets the timer for the next
+// wake. They are in the journal before anything comes of them. Caller must hold mu.
+func (p *Pool) apply(now time.Time, effects []window.Effect) {
+	for _, effect := range effects {
+		if discarded, ok := effect.(window.Discarded); ok {
+			p.config.Recompare(discarded.Write.Target) // before the journal: see recovery.Journal.Compared
+		}
+	}
+	p.journal.Effects(now, effects, p.shared)
 	ended := map[string]window.Write{}
 	for _, effect := range effects {
 		switch effect := effect.(type) {
@@ -214,11 +292,11 @@ func (p *Pool) apply(effects []window.Effect) {
 			p.enqueue(effect.Write)
 		case window.Discarded:
 			ended[effect.Write.Name] = effect.Write
-			p.config.Recompare(effect.Write.Target)
 		case window.Resolved:
 			p.requests.report(effect.Request.UID, func(progress *window.Progress) {
 				progress.Reason, progress.Message = effect.Reason, ""
 			})
+		case window.Opened, window.Collected, window.Registered: // the journal's
 		}
 	}
 	p.noteWindows(ended)
@@ -234,7 +312,8 @@ func (p *Pool) wakeUp() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ctx.Err() == nil && !p.stopping {
-		p.apply(p.engine.Wake(time.Now()))
+		now := time.Now()
+		p.apply(now, p.engine.Wake(now))
 	}
 }
 
@@ -256,5 +335,14 @@ func (p *Pool) catchUp(request window.RequestRef, target types.NamespacedName) {
 		caughtUp := lagging == ""
 		progress.CaughtUp, progress.Lagging = &caughtUp, lagging
 	})
-	p.apply(p.engine.CaughtUp(time.Now(), request.UID))
+	p.journal.CaughtUp(request.UID, lagging)
+	now := time.Now()
+	p.apply(now, p.engine.CaughtUp(now, request.UID))
+}
+
+// shared says whether all changes of a target go into one window. Caller must hold
+// mu.
+func (p *Pool) shared(name types.NamespacedName) bool {
+	target := p.targets[name]
+	return target != nil && target.Spec.Attribution == v1alpha1.AttributionNone
 }

@@ -214,7 +214,7 @@ func TestRecreatedNameIsAnotherRequest(t *testing.T) {
 func TestShutdownPushesOpenWindows(t *testing.T) {
 	w := newWorld(t)
 	w.edit("alice", "a", "one")
-	w.pool.Change(w.ctx, window.Change{
+	w.change(window.Change{
 		Target: prod, Object: window.Object{Resource: "configmaps", Namespace: namespace, Name: "b"}, UID: "b", ResourceVersion: "9",
 		Author: window.Unresolved, Operation: window.Create, Manifest: []byte(manifestOf("b", "one")),
 	})

@@ -163,7 +163,7 @@ func TestC14DeletionLeavesNeighbours(t *testing.T) {
 		"live/shop/configmaps/b.yaml": manifestOf("b", "one"),
 	})
 	for _, name := range []string{"a", "b"} {
-		w.pool.Change(w.ctx, window.Change{
+		w.change(window.Change{
 			Target: prod, Object: window.Object{Resource: "configmaps", Namespace: namespace, Name: name},
 			Author: window.Author{Username: "alice"}, Operation: window.Delete,
 		})
@@ -246,7 +246,7 @@ func TestInterruptedRequestSaysSo(t *testing.T) {
 	factory := externalversions.NewSharedInformerFactory(w.client, 0)
 	config := w.pool.config
 	config.Informers = factory.Kommit().V1alpha1()
-	if err := NewPool(0).Start(ctx, config); err != nil {
+	if err := NewPool(0, newJournal(t)).Start(ctx, config); err != nil {
 		t.Fatal(err)
 	}
 	factory.Start(ctx.Done())
@@ -255,7 +255,7 @@ func TestInterruptedRequestSaysSo(t *testing.T) {
 }
 
 func TestShutdownBeforeStart(t *testing.T) {
-	if err := NewPool(0).Shutdown(t.Context()); err != nil {
+	if err := NewPool(0, newJournal(t)).Shutdown(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kommit-dev/kommit/apis/kommit/v1alpha1"
 	clientset "github.com/kommit-dev/kommit/generated/clientset/versioned/typed/kommit/v1alpha1"
+	"github.com/kommit-dev/kommit/pkg/branch/recovery"
 	"github.com/kommit-dev/kommit/pkg/window"
 )
 
@@ -30,8 +31,9 @@ const noteDelay = 250 * time.Millisecond
 // requests is what is known of each CommitRequest that is not finished, and the
 // only writer of their status. Safe for concurrent use.
 type requests struct {
-	client clientset.CommitRequestsGetter
-	queue  workqueue.TypedRateLimitingInterface[types.UID]
+	client  clientset.CommitRequestsGetter
+	journal *recovery.Journal
+	queue   workqueue.TypedRateLimitingInterface[types.UID]
 
 	mu    sync.Mutex
 	byUID map[types.UID]*request
@@ -55,9 +57,10 @@ func (r *request) status() v1alpha1.CommitRequestStatus {
 	return window.Status(r.stored.Status, r.stored.Generation, r.progress, time.Now())
 }
 
-func newRequests(client clientset.CommitRequestsGetter) *requests {
+func newRequests(client clientset.CommitRequestsGetter, journal *recovery.Journal) *requests {
 	return &requests{
-		client: client,
+		client:  client,
+		journal: journal,
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](50*time.Millisecond, 30*time.Second)),
 		byUID: map[types.UID]*request{},
@@ -65,8 +68,9 @@ func newRequests(client clientset.CommitRequestsGetter) *requests {
 	}
 }
 
-// add begins to follow a stored request; false if it is followed already (W6).
-func (r *requests) add(object *v1alpha1.CommitRequest) bool {
+// add begins to follow a stored request that has come as far as progress; false if it
+// is followed already (W6).
+func (r *requests) add(object *v1alpha1.CommitRequest, progress window.Progress) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.byUID[object.UID] != nil {
@@ -74,7 +78,7 @@ func (r *requests) add(object *v1alpha1.CommitRequest) bool {
 	}
 	r.byUID[object.UID] = &request{
 		ref:      window.RequestRef{Namespace: object.Namespace, Name: object.Name, UID: object.UID},
-		progress: window.Progress{Reason: v1alpha1.ReasonWaitingForWindow},
+		progress: progress,
 		stored:   object,
 	}
 	return true
@@ -85,6 +89,7 @@ func (r *requests) forget(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.byUID, uid)
+	r.journal.Told(uid)
 	r.announce()
 }
 
@@ -110,6 +115,9 @@ func (r *requests) change(uid types.UID, delay time.Duration, change func(*windo
 	}
 	change(&known.progress)
 	known.over, known.unsaved = window.Finished(known.status()), true
+	if known.over {
+		r.journal.End(known.ref, known.progress)
+	}
 	r.queue.AddAfter(uid, delay) // without a delay, at once
 }
 
@@ -133,6 +141,10 @@ func (r *requests) store(ctx context.Context, uid types.UID) error {
 		r.keep(uid, object)
 		return nil
 	}
+	// What others are told is not forgotten by a crash (D3, D4).
+	if err := r.journal.Sync(ctx); err != nil {
+		return err
+	}
 	next := object.DeepCopy()
 	next.Status = status
 	stored, err := r.client.CommitRequests(ref.Namespace).UpdateStatus(ctx, next, metav1.UpdateOptions{})
@@ -147,6 +159,7 @@ func (r *requests) store(ctx context.Context, uid types.UID) error {
 		return nil
 	}
 	if err == nil || apierrors.IsNotFound(err) { // deleted, or re-created under its name
+		r.journal.Gone(uid)
 		r.forget(uid)
 		return nil
 	}
@@ -159,6 +172,9 @@ func (r *requests) keep(uid types.UID, object *v1alpha1.CommitRequest) {
 	if known := r.byUID[uid]; known != nil {
 		known.stored = object
 		known.unsaved = !apiequality.Semantic.DeepEqual(known.status(), object.Status)
+		if known.over && !known.unsaved {
+			r.journal.Told(uid)
+		}
 	}
 	r.announce()
 }

@@ -77,7 +77,7 @@ func (p *Pool) take1(t *testing.T, target types.NamespacedName, user, name strin
 	t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.apply(p.engine.Change(time.Now(), window.Change{
+	p.apply(time.Now(), p.engine.Change(time.Now(), window.Change{
 		Target: target, Object: window.Object{Group: "apps", Resource: "deployments", Namespace: target.Namespace, Name: name},
 		Author: window.Author{Username: user}, Operation: window.Update, Manifest: []byte(name),
 	}))
@@ -127,7 +127,7 @@ func TestClosedWindowsAreToldOnce(t *testing.T) {
 		f.want("ADDED shop/alice 1")
 		before := f.cursor
 		p.mu.Lock()
-		p.apply(p.engine.RemoveTarget(time.Now(), prod))
+		p.apply(time.Now(), p.engine.RemoveTarget(time.Now(), prod))
 		p.mu.Unlock()
 		f.want("DELETED shop/alice 1")
 		f.want()

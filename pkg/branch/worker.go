@@ -4,6 +4,7 @@
 package branch
 
 import (
+	"context"
 	"errors"
 	"math/rand/v2"
 	"slices"
@@ -26,6 +27,8 @@ const (
 	// slowPush is how long a push may take before its requests say that they wait
 	// for it.
 	slowPush = time.Second
+	// journalTimeout is how long a session waits for its hashes to be on disk.
+	journalTimeout = 10 * time.Second
 )
 
 // worker is the single owner of all pushes to one branch of one remote. Pool.mu
@@ -204,9 +207,13 @@ func (p *Pool) session(repository *git.Repository, branch string, batch []*entry
 	built, err := repository.Push(p.ctx, branch, commits, func(built []git.Built) error {
 		p.settleUnchanged(batch, built)
 		for i, e := range batch {
-			e.made(built[i])
+			if e.made(built[i]) {
+				p.journal.Attempted(e.write.Name, recoveryAttempts(e.attempts))
+			}
 		}
-		return nil
+		ctx, cancel := context.WithTimeout(p.ctx, journalTimeout)
+		defer cancel()
+		return p.journal.Sync(ctx) // D2
 	})
 	if err != nil && p.ctx.Err() == nil {
 		klog.FromContext(p.ctx).Info("Push failed", "branch", branch, "commits", len(batch), "err", err)
@@ -214,12 +221,14 @@ func (p *Pool) session(repository *git.Repository, branch string, batch []*entry
 	return built, err
 }
 
-// made notes a commit that is about to be sent.
-func (e *entry) made(built git.Built) {
+// made notes a commit that is about to be sent; false if it was noted before.
+func (e *entry) made(built git.Built) bool {
 	known := slices.ContainsFunc(e.attempts, func(a attempt) bool { return a.hash == built.Hash })
-	if built.Hash != "" && !known {
-		e.attempts = append(e.attempts, attempt{hash: built.Hash, changed: built.Changed, unsaved: e.unsaved})
+	if built.Hash == "" || known {
+		return false
 	}
+	e.attempts = append(e.attempts, attempt{hash: built.Hash, changed: built.Changed, unsaved: e.unsaved})
+	return true
 }
 
 // settleUnchanged tells the requests of writes that change nothing, without
@@ -246,7 +255,7 @@ func (p *Pool) reportSlow(batch []*entry) {
 			continue
 		}
 		p.report(e, func(progress *window.Progress) {
-			if progress.Reason == v1alpha1.ReasonCollectingWindow { // not one that says more already
+			if progress.Reason == v1alpha1.ReasonCollectingWindow || progress.Reason == "" { // not one that says more already
 				progress.Reason, progress.Message = v1alpha1.ReasonWaitingForPush, ""
 			}
 		})

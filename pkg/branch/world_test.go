@@ -5,8 +5,10 @@ package branch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -25,6 +27,9 @@ import (
 	"github.com/kommit-dev/kommit/apis/kommit/v1alpha1"
 	"github.com/kommit-dev/kommit/generated/clientset/versioned/fake"
 	"github.com/kommit-dev/kommit/generated/informers/externalversions"
+	"github.com/kommit-dev/kommit/pkg/branch/recovery"
+	"github.com/kommit-dev/kommit/pkg/journal"
+	"github.com/kommit-dev/kommit/pkg/storage/bolt"
 	"github.com/kommit-dev/kommit/pkg/window"
 	"github.com/kommit-dev/kommit/test/gitserver"
 )
@@ -46,8 +51,11 @@ type world struct {
 	repository *gitserver.TestRepository
 	client     *fake.Clientset
 	cluster    *kubefake.Clientset
+	db         *bolt.DB
 	pool       *Pool
-	versions   int
+	// kill ends the process as it is.
+	kill     func()
+	versions int
 	// updating is held by update, which reads before it writes.
 	updating sync.Mutex
 	// received says that a push has been answered.
@@ -58,6 +66,8 @@ type world struct {
 	// is one.
 	lagging string
 	proving chan struct{}
+	// asked says that the proof was asked for.
+	asked chan struct{}
 }
 
 func newWorld(t *testing.T) *world {
@@ -81,9 +91,10 @@ func newWorld(t *testing.T) *world {
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "git"},
 			Data:       map[string][]byte{"username": []byte("kommit"), "password": []byte("right")},
 		}),
-		pool:       NewPool(0),
+		db:         newDB(t),
 		received:   received,
 		recompared: make(chan types.NamespacedName, 10),
+		asked:      make(chan struct{}, 1),
 	}
 	w.client.PrependReactor("update", "*", w.update)
 	w.must(w.client.KommitV1alpha1().GitProviders(namespace).Create(ctx, &v1alpha1.GitProvider{
@@ -97,6 +108,20 @@ func newWorld(t *testing.T) *world {
 		},
 	}, metav1.CreateOptions{}))
 	w.target("prod", "live", time.Unix(1000, 0))
+	w.start()
+	return w
+}
+
+// start begins a process on the world's file.
+func (w *world) start() {
+	w.t.Helper()
+	ctx, cancel := context.WithCancel(w.ctx)
+	journal, written := journalOn(ctx, w.db)
+	w.pool = NewPool(0, journal)
+	w.kill = func() {
+		cancel()
+		<-written
+	}
 	factory := externalversions.NewSharedInformerFactory(w.client, 0)
 	if err := w.pool.Start(ctx, Config{
 		Client: w.client.KommitV1alpha1(), Informers: factory.Kommit().V1alpha1(), Cluster: w.cluster,
@@ -105,14 +130,44 @@ func newWorld(t *testing.T) *world {
 		Retry:          func(types.NamespacedName) {},
 		CatchUpTimeout: time.Minute, AllowInsecureHTTP: true,
 	}); err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
 	factory.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())
-	return w
+}
+
+// newJournal returns a journal on a file of its own.
+func newJournal(t *testing.T) *recovery.Journal {
+	journal, _ := journalOn(t.Context(), newDB(t))
+	return journal
+}
+
+func newDB(t *testing.T) *bolt.DB {
+	t.Helper()
+	db, err := bolt.Open(t.Context(), bolt.Config{Path: filepath.Join(t.TempDir(), "kommit.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// journalOn returns the journal of a process that ends with ctx; written is closed
+// when nothing more comes of it.
+func journalOn(ctx context.Context, db *bolt.DB) (kept *recovery.Journal, written <-chan struct{}) {
+	rows, done := journal.NewWriter(journal.NewRows(db, "saving")), make(chan struct{})
+	go func() {
+		defer close(done)
+		rows.Run(ctx)
+	}()
+	return recovery.New(rows), done
 }
 
 func (w *world) catchUp(ctx context.Context, _ types.NamespacedName) string {
+	select {
+	case w.asked <- struct{}{}:
+	default:
+	}
 	if w.proving != nil {
 		select {
 		case <-w.proving:
@@ -192,11 +247,19 @@ func (w *world) touchTarget(name string) {
 
 func (w *world) edit(user, name, content string) {
 	w.versions++
-	w.pool.Change(w.ctx, window.Change{
+	w.change(window.Change{
 		Target: prod, Object: window.Object{Resource: "configmaps", Namespace: namespace, Name: name},
 		UID: types.UID(name), ResourceVersion: fmt.Sprint(w.versions), Author: window.Author{Username: user}, Operation: window.Update,
 		Manifest: []byte(manifestOf(name, content)),
 	})
+}
+
+// change is handed in as capture does.
+func (w *world) change(change window.Change) {
+	w.t.Helper()
+	if err := w.pool.Change(w.ctx, change); err != nil && !errors.Is(err, ErrStopping) {
+		w.t.Error(err)
+	}
 }
 
 func manifestOf(name, content string) string {

@@ -53,6 +53,19 @@ func (e *Engine) Window(name string) (Snapshot, bool) {
 	return w.snapshot(), true
 }
 
+// Open are the changes that open windows of a target hold, each object once (W3).
+func (e *Engine) Open(target types.NamespacedName) []Change {
+	t := e.targets[target]
+	if t == nil {
+		return nil
+	}
+	var open []Change
+	for _, w := range t.inOrder() {
+		open = append(open, w.changes...)
+	}
+	return open
+}
+
 func (e *Engine) inOrder() []*window { return inOrder(maps.Values(e.windows)) }
 
 func (t *target) inOrder() []*window { return inOrder(maps.Values(t.windows)) }

@@ -103,7 +103,7 @@ func newPipeline(ctx context.Context) (*pipeline, error) {
 	klog.SetLogger(klog.Logger{}) // writes nothing
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	p := &pipeline{
-		Pool: branch.NewPool(0), replay: &replay{events: make(chan []recording)}, stop: stop,
+		Pool: branch.NewPool(0, nil), replay: &replay{events: make(chan []recording)}, stop: stop,
 		facts: attribution.NewFacts(attribution.FactsConfig{}),
 	}
 	hour := &metav1.Duration{Duration: time.Hour}
