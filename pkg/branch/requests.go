@@ -18,6 +18,7 @@ import (
 	"github.com/kommit-dev/kommit/apis/kommit/v1alpha1"
 	clientset "github.com/kommit-dev/kommit/generated/clientset/versioned/typed/kommit/v1alpha1"
 	"github.com/kommit-dev/kommit/pkg/branch/recovery"
+	"github.com/kommit-dev/kommit/pkg/failpoint"
 	"github.com/kommit-dev/kommit/pkg/window"
 )
 
@@ -147,7 +148,9 @@ func (r *requests) store(ctx context.Context, uid types.UID) error {
 	}
 	next := object.DeepCopy()
 	next.Status = status
+	failpoint.Hit(failpoint.StatusBefore)
 	stored, err := r.client.CommitRequests(ref.Namespace).UpdateStatus(ctx, next, metav1.UpdateOptions{})
+	failpoint.Hit(failpoint.StatusAfter)
 	switch {
 	case apierrors.IsConflict(err):
 		if stored, err = r.client.CommitRequests(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{}); err == nil && stored.UID == uid {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kommit-dev/kommit/apis/kommit/v1alpha1"
+	"github.com/kommit-dev/kommit/pkg/failpoint"
 	"github.com/kommit-dev/kommit/pkg/git"
 	"github.com/kommit-dev/kommit/pkg/window"
 )
@@ -213,8 +214,13 @@ func (p *Pool) session(repository *git.Repository, branch string, batch []*entry
 		}
 		ctx, cancel := context.WithTimeout(p.ctx, journalTimeout)
 		defer cancel()
-		return p.journal.Sync(ctx) // D2
+		if err := p.journal.Sync(ctx); err != nil { // D2
+			return err
+		}
+		failpoint.Hit(failpoint.PushBefore)
+		return nil
 	})
+	failpoint.Hit(failpoint.PushAfter)
 	if err != nil && p.ctx.Err() == nil {
 		klog.FromContext(p.ctx).Info("Push failed", "branch", branch, "commits", len(batch), "err", err)
 	}

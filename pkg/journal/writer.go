@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+
+	"github.com/kommit-dev/kommit/pkg/failpoint"
 )
 
 const (
@@ -162,7 +164,9 @@ func (w *Writer) commit(ctx context.Context) (any bool, err error) {
 		return false, nil
 	}
 
+	failpoint.Hit(failpoint.JournalCommitBefore)
 	err = w.rows.Commit(steps)
+	failpoint.Hit(failpoint.JournalCommitAfter)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	failed := w.failure != nil
