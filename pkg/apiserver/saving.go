@@ -51,7 +51,8 @@ type saving struct {
 	// indexes are what the files of targets hold.
 	indexes *journal.Table
 	// rows are what is to be gone on from after the end of the process.
-	rows *journal.Writer
+	rows    *journal.Writer
+	journal *recovery.Journal
 
 	joiner  *attribution.Joiner
 	pool    *branch.Pool
@@ -65,6 +66,7 @@ func newSaving(o *Options, cluster *rest.Config, store journal.Store, mustRegist
 	captureMetrics.Register(mustRegister)
 	kept := newFactLog(store)
 	rows := journal.NewWriter(journal.NewRows(store, "saving"))
+	recovered := recovery.New(rows)
 	facts := attribution.NewFacts(attribution.FactsConfig{LateAfter: o.AttributionGrace, Keeper: kept, Metrics: metrics})
 	return &saving{
 		options: o,
@@ -74,7 +76,8 @@ func newSaving(o *Options, cluster *rest.Config, store journal.Store, mustRegist
 		facts:   facts,
 		joiner:  attribution.NewJoiner(attribution.JoinerConfig{Facts: facts, Grace: o.AttributionGrace, Metrics: metrics}),
 		rows:    rows,
-		pool:    branch.NewPool(o.MaxWindowBytes, recovery.New(rows)),
+		journal: recovered,
+		pool:    branch.NewPool(o.MaxWindowBytes, recovered),
 		audit:   attribution.NewHandler(facts, attribution.HandlerConfig{Metrics: metrics}),
 		metrics: captureMetrics,
 	}
@@ -177,6 +180,7 @@ func (s *saving) captureConfig() (capture.Config, error) {
 		Joiner:           s.joiner,
 		Facts:            s.facts,
 		Sink:             sink{s.pool},
+		Places:           places{s.journal},
 		AttributionGrace: s.options.AttributionGrace,
 		Metrics:          s.metrics,
 	}, nil
@@ -206,12 +210,6 @@ func lagging(err error) string {
 type sink struct{ *branch.Pool }
 
 var _ capture.Sink = sink{}
-
-func (s sink) Change(ctx context.Context, change window.Change) { _ = s.Pool.Change(ctx, change) }
-
-func (s sink) Resync(ctx context.Context, target types.NamespacedName, changes []window.Change) {
-	_ = s.Pool.Resync(ctx, target, changes)
-}
 
 func (s sink) Differing(ctx context.Context, target types.NamespacedName, scope capture.Scope, listed []window.Change) ([]window.Change, []window.Object, error) {
 	resources := make([]window.Object, len(scope.Resources))

@@ -262,13 +262,16 @@ func (c *Capture) settle(ctx context.Context, target types.NamespacedName, parts
 		}
 	}
 	if len(resync) > 0 {
-		c.Sink.Resync(ctx, target, resync)
+		if err := c.Sink.Resync(ctx, target, resync); err != nil {
+			return err
+		}
 	}
 	for _, p := range parts {
 		p.source.mu.Lock()
 		p.claim.done = max(p.claim.done, p.wanted)
 		p.source.mu.Unlock()
 	}
+	c.compared(target)
 	c.changed.wake()
 	c.poke()
 	return nil
@@ -286,6 +289,7 @@ func (p *part) settle(ctx context.Context, differs map[window.Object]window.Chan
 	var own []handing
 	s.mu.Lock()
 	for _, l := range p.listed {
+		l.compared = true
 		r, ok := s.records[l.object.Name]
 		if !ok || r.uid != l.uid || r.digest != l.digest || r.deleting {
 			continue // the watch has told of another version, or will
@@ -365,10 +369,8 @@ func (c *Capture) forget(ctx context.Context, target types.NamespacedName) {
 				r.members = s.shared(slices.DeleteFunc(slices.Clone(r.members), func(m *claim) bool { return m.target == target }))
 				s.records[name] = r
 			}
-			if own := find(s.claims, target); own != nil {
-				own.wanted++
-			}
 			s.mu.Unlock()
+			s.want(target)
 			c.startBaseline(ctx, target)
 		})
 	}

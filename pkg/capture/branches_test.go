@@ -6,6 +6,7 @@ package capture
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -26,6 +27,22 @@ type branches struct {
 	room chan struct{}
 	// gate holds comparisons up until it is closed, if it is set.
 	gate chan struct{}
+	// ending: nothing is taken any more.
+	ending bool
+}
+
+var errEnding = errors.New("the process is about to end")
+
+func (b *branches) end() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ending = true
+}
+
+func (b *branches) ended() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ending
 }
 
 func (b *branches) note(entry string) {
@@ -51,7 +68,10 @@ func describe(c window.Change) string {
 	return fmt.Sprintf("%s %s %s/%s %s", c.Target.Name, c.Operation, c.Object.Resource, c.Object.Name, who)
 }
 
-func (b *branches) Change(_ context.Context, c window.Change) {
+func (b *branches) Change(_ context.Context, c window.Change) error {
+	if b.ended() {
+		return errEnding
+	}
 	if b.room != nil {
 		<-b.room
 	}
@@ -59,14 +79,19 @@ func (b *branches) Change(_ context.Context, c window.Change) {
 		b.note("BAD MANIFEST " + describe(c))
 	}
 	b.note(describe(c))
+	return nil
 }
 
-func (b *branches) Resync(_ context.Context, target types.NamespacedName, changes []window.Change) {
+func (b *branches) Resync(_ context.Context, target types.NamespacedName, changes []window.Change) error {
+	if b.ended() {
+		return errEnding
+	}
 	entry := target.Name + " resync"
 	for _, c := range changes {
 		entry += fmt.Sprintf(" %s:%s", c.Operation, c.Object.Name)
 	}
 	b.note(entry)
+	return nil
 }
 
 func (b *branches) Differing(_ context.Context, _ types.NamespacedName, _ Scope, listed []window.Change) ([]window.Change, []window.Object, error) {

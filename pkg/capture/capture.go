@@ -45,16 +45,21 @@ import (
 
 // Sink takes what was captured. Its methods may block; nothing is dropped, the
 // watch waits. They are called from several goroutines; calls about one object of
-// one target come one after the other, in the order of the writes.
+// one target come one after the other, in the order of the writes. An error of Change
+// or Resync means that it was not taken, because the process is about to end: it comes
+// again in the next one.
 type Sink interface {
 	// Change is one change with its author, window.Unresolved when attribution found
-	// nobody and the zero author for a target without attribution.
-	Change(ctx context.Context, change window.Change)
+	// nobody and the zero author for a target without attribution. After a crash it may
+	// be one that was taken before: the object's resourceVersions tell. That of a deletion
+	// that no event told of is the one by which the object was gone.
+	Change(ctx context.Context, change window.Change) error
 	// Resync takes what a comparison with Git found and nobody can be named for (C9).
-	Resync(ctx context.Context, target types.NamespacedName, changes []window.Change)
-	// Differing compares complete lists with the target's branch. differing are those
-	// of listed whose file does not say the same, in the order of listed; orphans are
-	// the objects that have a file within the scope and are not listed.
+	Resync(ctx context.Context, target types.NamespacedName, changes []window.Change) error
+	// Differing compares complete lists with the target's branch, as it will be when all
+	// that was taken has been committed. differing are those of listed whose file will
+	// not say the same, in the order of listed; orphans are the objects that will have a
+	// file within the scope and are not listed.
 	Differing(ctx context.Context, target types.NamespacedName, scope Scope, listed []window.Change) (differing []window.Change, orphans []window.Object, err error)
 }
 
@@ -98,6 +103,8 @@ type Config struct {
 	Joiner      Joiner
 	Facts       Facts
 	Sink        Sink
+	// Places keeps where the sources are for the next process; nil: it begins anew.
+	Places Places
 	// AttributionGrace is how long a change waits for its author (C8).
 	AttributionGrace time.Duration
 	// Metrics may be nil.
@@ -131,6 +138,10 @@ type Capture struct {
 	baselines map[types.NamespacedName]*baselineRun
 	// discarded are the targets that have to be compared once they are not suspended.
 	discarded map[types.NamespacedName]bool
+	// uncompared are those of which Places says so.
+	uncompared map[types.NamespacedName]bool
+	// tidied: places that nobody claims any more were forgotten.
+	tidied bool
 }
 
 // target is what capture needs to know of a GitTarget.
@@ -145,13 +156,14 @@ type target struct {
 // New returns a Capture that does nothing until Run.
 func New(config Config) *Capture {
 	c := &Capture{
-		Config:    config,
-		work:      make(chan struct{}, 1),
-		settling:  make(chan struct{}, 1),
-		planned:   make(chan struct{}),
-		sources:   map[sourceKey]*source{},
-		baselines: map[types.NamespacedName]*baselineRun{},
-		discarded: map[types.NamespacedName]bool{},
+		Config:     config,
+		work:       make(chan struct{}, 1),
+		settling:   make(chan struct{}, 1),
+		planned:    make(chan struct{}),
+		sources:    map[sourceKey]*source{},
+		baselines:  map[types.NamespacedName]*baselineRun{},
+		discarded:  map[types.NamespacedName]bool{},
+		uncompared: map[types.NamespacedName]bool{},
 	}
 	c.targets.Store(&map[types.NamespacedName]target{})
 	return c
@@ -190,6 +202,12 @@ func (c *Capture) Run(ctx context.Context) error {
 
 	if !cache.WaitForCacheSync(ctx.Done(), c.WatchRules.HasSynced, c.GitTargets.HasSynced) {
 		return nil // stopped before it began
+	}
+	if c.Places != nil {
+		for _, target := range c.Places.Uncompared() {
+			c.discarded[target], c.uncompared[target] = true, true
+		}
+		c.running.Go(func() { c.savePlaces(ctx) })
 	}
 	for first := true; ; first = false {
 		var again <-chan time.Time
@@ -235,11 +253,17 @@ func (c *Capture) reconcile(ctx context.Context) time.Duration {
 		if plan.claims[key] == nil {
 			s.stop()
 			delete(c.sources, key)
+			if c.Places != nil {
+				c.Places.Forget(key.scope())
+			}
 		}
 	}
+	c.forgetUnclaimed(plan)
+	var fresh []*source
 	for key := range plan.claims {
 		if c.sources[key] == nil {
-			c.sources[key] = c.start(ctx, key)
+			c.sources[key] = c.newSource(ctx, key)
+			fresh = append(fresh, c.sources[key])
 		}
 	}
 	sources = maps.Clone(c.sources)
@@ -247,6 +271,9 @@ func (c *Capture) reconcile(ctx context.Context) time.Duration {
 
 	for key, s := range sources {
 		s.claim(ctx, plan.claims[key])
+	}
+	for _, s := range fresh {
+		s.run(ctx) // knowing who claims it
 	}
 	discarded := c.takeDiscarded(targets)
 	for name, t := range targets {
@@ -275,7 +302,7 @@ func (c *Capture) reconcile(ctx context.Context) time.Duration {
 func (c *Capture) Recompare(target types.NamespacedName) {
 	c.mu.Lock()
 	known := c.discarded[target]
-	c.discarded[target] = true
+	c.discarded[target], c.uncompared[target] = true, true
 	c.mu.Unlock()
 	if !known {
 		c.poke()
@@ -295,6 +322,11 @@ func (c *Capture) takeDiscarded(targets map[types.NamespacedName]target) map[typ
 		}
 		delete(c.discarded, name)
 		taken[name] = exists
+		if exists {
+			for _, s := range c.sources {
+				s.want(name) // before anybody can say that it was compared
+			}
+		}
 	}
 	return taken
 }

@@ -72,6 +72,8 @@ type cluster struct {
 	lists map[string]int
 	// watches counts the watches.
 	watches map[string]int
+	// exact are the lists of the past.
+	exact []string
 }
 
 type logged struct {
@@ -108,14 +110,36 @@ func (c *cluster) list(action clienttesting.Action) (bool, runtime.Object, error
 		return true, nil, apierrors.NewGenericServerResponse(404, "list", gvr.GroupResource(), "", "", 0, true)
 	}
 	c.lists[gvr.Resource]++
+	at, objects := c.revision, c.objects[gvr]
+	if options := action.(clienttesting.ListActionImpl).ListOptions; options.ResourceVersionMatch == metav1.ResourceVersionMatchExact {
+		at, _ = strconv.Atoi(options.ResourceVersion)
+		if at < c.compacted {
+			return true, nil, apierrors.NewResourceExpired("compacted")
+		}
+		c.exact = append(c.exact, fmt.Sprintf("%s at %d", gvr.Resource, at))
+		objects = c.asOf(gvr, at)
+	}
 	list := &unstructured.UnstructuredList{}
-	list.SetResourceVersion(strconv.Itoa(c.revision))
-	for _, name := range slices.Sorted(maps.Keys(c.objects[gvr])) {
-		if u := c.objects[gvr][name]; u.GetNamespace() == action.GetNamespace() {
+	list.SetResourceVersion(strconv.Itoa(at))
+	for _, name := range slices.Sorted(maps.Keys(objects)) {
+		if u := objects[name]; u.GetNamespace() == action.GetNamespace() {
 			list.Items = append(list.Items, *u.DeepCopy())
 		}
 	}
 	return true, list, nil
+}
+
+// asOf are the objects of a resource as they were. Called with mu held.
+func (c *cluster) asOf(gvr schema.GroupVersionResource, revision int) map[string]*unstructured.Unstructured {
+	objects := map[string]*unstructured.Unstructured{}
+	for _, l := range c.log[gvr] {
+		if u := l.event.Object.(*unstructured.Unstructured); l.revision <= revision {
+			if objects[u.GetName()] = u; l.event.Type == watch.Deleted {
+				delete(objects, u.GetName())
+			}
+		}
+	}
+	return objects
 }
 
 func (c *cluster) listMetadata(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -277,6 +301,8 @@ type bench struct {
 	// rules and targets feed the informers.
 	rules, targets *cachetesting.FakeControllerSource
 
+	kill func()
+
 	statusMu sync.Mutex
 	statuses map[string]v1alpha1.WatchRuleStatus
 	// writes counts the statuses written.
@@ -289,15 +315,22 @@ func newBench(t *testing.T, prepare func(*bench)) *bench {
 	b := &bench{
 		cluster: newCluster(), audit: newAudit(grace), branches: &branches{files: map[window.Object]string{}},
 		discovery: newDiscovery(),
-		statuses:  map[string]v1alpha1.WatchRuleStatus{},
 	}
+	b.start(t, nil, prepare)
+	return b
+}
+
+// start begins a process; kill ends it.
+func (b *bench) start(t *testing.T, places Places, prepare func(*bench)) {
 	ctx, cancel := context.WithCancel(t.Context())
+	b.statuses = map[string]v1alpha1.WatchRuleStatus{}
 	b.rules, b.targets = cachetesting.NewFakeControllerSource(), cachetesting.NewFakeControllerSource()
 	rules := cache.NewSharedIndexInformer(b.rules, &v1alpha1.WatchRule{}, 0, nil)
 	targets := cache.NewSharedIndexInformer(b.targets, &v1alpha1.GitTarget{}, 0, nil)
 	b.capture = New(Config{
 		Dynamic: b.dynamic, Metadata: b.metadata, Mapper: b.discovery, WatchRules: rules, GitTargets: targets,
 		WriteStatus: b.writeStatus, Joiner: b.audit, Facts: b.audit, Sink: b.branches, AttributionGrace: grace,
+		Places: places,
 	})
 	if prepare != nil {
 		prepare(b)
@@ -310,15 +343,15 @@ func newBench(t *testing.T, prepare func(*bench)) *bench {
 			t.Error(err)
 		}
 	})
-	t.Cleanup(func() {
+	b.kill = sync.OnceFunc(func() {
 		cancel()
 		b.rules.Shutdown()
 		b.targets.Shutdown()
 		running.Wait()
 	})
+	t.Cleanup(b.kill)
 	time.Sleep(time.Second) // informers are looked at every 100ms until they are synced
 	synctest.Wait()
-	return b
 }
 
 // served is what discovery says.

@@ -31,6 +31,7 @@ const listTimeout = 30 * time.Second
 type source struct {
 	capture *Capture
 	key     sourceKey
+	ctx     context.Context
 	stop    context.CancelFunc
 	stopped <-chan struct{}
 	// queue holds the worker's work, in order.
@@ -52,17 +53,26 @@ type source struct {
 	position string
 	// claims, sorted by target.
 	claims []*claim
+	// claimed: its first claims were set.
+	claimed bool
 	// synced: one complete list was seen.
 	synced bool
 	// failure is why the last list or watch failed; nil while it works.
 	failure error
+	// from is where the source goes on from, until its first list is taken in; resumed
+	// that this list was made.
+	from    *Place
+	resumed bool
+	// saved is the place that was said last.
+	saved Place
 }
 
-// start runs a source until the context ends or stop is called.
-func (c *Capture) start(ctx context.Context, key sourceKey) *source {
+// newSource makes a source, which does nothing until run and ends with the context,
+// or by stop.
+func (c *Capture) newSource(ctx context.Context, key sourceKey) *source {
 	sourceCtx, cancel := context.WithCancel(ctx)
 	s := &source{
-		capture: c, key: key, stop: cancel, stopped: sourceCtx.Done(),
+		capture: c, key: key, ctx: sourceCtx, stop: cancel, stopped: sourceCtx.Done(),
 		queue:   make(chan func(context.Context), queueLength),
 		records: map[string]record{}, flights: map[string][]leg{},
 	}
@@ -71,6 +81,13 @@ func (c *Capture) start(ctx context.Context, key sourceKey) *source {
 		defer cancel()
 		return c.Metadata.Resource(key.resource).Namespace(key.namespace).List(ctx, metav1.ListOptions{})
 	}
+	c.resume(s)
+	return s
+}
+
+// run reads the source; what was begun is handed on with ctx.
+func (s *source) run(ctx context.Context) {
+	c, key, sourceCtx := s.capture, s.key, s.ctx
 	reflector := cache.NewReflectorWithOptions(s.listerWatcher(), &unstructured.Unstructured{}, store{s}, cache.ReflectorOptions{
 		Name:            fmt.Sprintf("%s/%s", key.namespace, key.resource.GroupResource()),
 		TypeDescription: key.resource.String(),
@@ -87,15 +104,21 @@ func (c *Capture) start(ctx context.Context, key sourceKey) *source {
 			}
 		}
 	})
-	return s
 }
 
 // listerWatcher reads the source's objects and notes failures.
 func (s *source) listerWatcher() cache.ListerWatcher {
 	client := s.capture.Dynamic
 	resource := client.Resource(s.key.resource).Namespace(s.key.namespace)
-	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			if list, resumes, err := s.listFrom(ctx); resumes {
+				if err != nil {
+					s.noteFailure(err)
+					return nil, err
+				}
+				return list, nil
+			}
 			if options.ResourceVersion == "0" {
 				// "0" may be answered from any time; a baseline on the past would undo in Git
 				// what came after.
@@ -118,8 +141,18 @@ func (s *source) listerWatcher() cache.ListerWatcher {
 			}
 			return w, err
 		},
-	}, client)
+	}
+	if s.from != nil {
+		return listFirst{lw} // a stream of the objects shows them as they are now
+	}
+	return cache.ToListWatcherWithWatchListSemantics(lw, client)
 }
+
+// listFirst has a reflector list before it watches.
+type listFirst struct{ *cache.ListWatch }
+
+// IsWatchListSemanticsUnSupported is how a reflector asks.
+func (listFirst) IsWatchListSemanticsUnSupported() bool { return true }
 
 // noteFailure keeps why the source does not work, and asks for the rules' statuses
 // to say so.
@@ -161,13 +194,27 @@ func (s *source) claim(ctx context.Context, claims []*claim) {
 			claims[i] = old
 			continue
 		}
+		if s.from != nil && !s.claimed && slices.Contains(s.from.Compared, next.describe(s.capture)) {
+			continue // the process before compared it
+		}
 		next.wanted = 1
 		added = append(added, next.target)
 	}
+	s.claimed = true
 	s.claims = claims
 	s.mu.Unlock()
 	for _, target := range added {
 		s.capture.startBaseline(ctx, target)
+	}
+}
+
+// want asks for another baseline of a target's claim, if there is one; who starts it
+// comes after.
+func (s *source) want(target types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if own := find(s.claims, target); own != nil {
+		own.wanted++
 	}
 }
 

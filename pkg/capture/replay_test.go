@@ -99,10 +99,11 @@ type notes struct {
 	list []window.Change
 }
 
-func (n *notes) Change(_ context.Context, c window.Change) {
+func (n *notes) Change(_ context.Context, c window.Change) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.list = append(n.list, c)
+	return nil
 }
 
 // stage is a Capture without reflectors: a replay feeds its sources.

@@ -43,6 +43,10 @@ type leg struct {
 	uid      types.UID
 	version  string
 	targets  []types.NamespacedName
+	// after is the source's position before the version came: from there it comes again.
+	after string
+	// compared: it was found by a comparison with Git, and does not.
+	compared bool
 }
 
 // sight is one version of an object, digested.
@@ -57,6 +61,11 @@ type sight struct {
 	digest   digest
 	// arrived is when the watch brought it; zero for what a list shows.
 	arrived time.Time
+	// goneBy is the resourceVersion by which an object was gone whose deletion no event
+	// told of.
+	goneBy string
+	// compared: a comparison with Git shows it.
+	compared bool
 }
 
 // look digests an object. One that cannot be rendered is logged and taken as not
@@ -96,7 +105,7 @@ func (s *source) observe(ctx context.Context, u *unstructured.Unstructured, arri
 	s.mu.Unlock()
 	if known && old.uid != seen.uid {
 		// Its deletion fell into a gap of the watch.
-		s.gone(ctx, name)
+		s.gone(ctx, name, seen.version)
 		known = false
 	}
 	s.mu.Lock()
@@ -170,12 +179,12 @@ func (s *source) removed(ctx context.Context, u *unstructured.Unstructured, arri
 	s.hand(ctx, seen, changes, false)
 }
 
-// gone takes an object that a complete list no longer has.
-func (s *source) gone(ctx context.Context, name string) {
+// gone takes an object that is known not to exist any more by a resourceVersion.
+func (s *source) gone(ctx context.Context, name, by string) {
 	s.mu.Lock()
 	old := s.records[name]
 	delete(s.records, name)
-	seen := sight{object: s.object(name), uid: old.uid, version: old.resourceVersion, deleting: true}
+	seen := sight{object: s.object(name), uid: old.uid, version: old.resourceVersion, deleting: true, goneBy: by}
 	var changes []window.Change
 	if !old.deleting {
 		for _, c := range s.claims {
@@ -205,7 +214,7 @@ func (s *source) replace(ctx context.Context, objects []*unstructured.Unstructur
 	s.mu.Unlock()
 	slices.Sort(missing)
 	for _, name := range missing {
-		s.gone(ctx, name)
+		s.gone(ctx, name, resourceVersion)
 	}
 
 	// Those that changed are handed on in the order of their writes.
@@ -222,18 +231,20 @@ func (s *source) replace(ctx context.Context, objects []*unstructured.Unstructur
 			continue
 		}
 		if known {
-			s.gone(ctx, u.GetName())
+			s.gone(ctx, u.GetName(), u.GetResourceVersion())
 		}
 		seen := s.look(ctx, u)
 		s.mu.Lock()
-		s.records[u.GetName()] = record{uid: seen.uid, resourceVersion: seen.version, digest: seen.digest, deleting: seen.deleting}
+		s.records[u.GetName()] = record{
+			uid: seen.uid, resourceVersion: seen.version, digest: seen.digest, deleting: seen.deleting, members: s.toldBefore(seen),
+		}
 		s.mu.Unlock()
 		fresh = true
 	}
 
 	s.mu.Lock()
 	first := !s.synced
-	s.synced = true
+	s.synced, s.from = true, nil
 	if first || compareVersions(s.position, resourceVersion) < 0 {
 		s.position = resourceVersion
 	}
@@ -243,7 +254,9 @@ func (s *source) replace(ctx context.Context, objects []*unstructured.Unstructur
 			if !first {
 				c.wanted++
 			}
-			targets = append(targets, c.target)
+			if c.done < c.wanted {
+				targets = append(targets, c.target)
+			}
 		}
 	}
 	s.mu.Unlock()
@@ -253,9 +266,25 @@ func (s *source) replace(ctx context.Context, objects []*unstructured.Unstructur
 	s.capture.changed.wake()
 }
 
+// toldBefore are the claims whose targets the process before this one has told of an
+// object that is listed as it was then.
+// Caller must hold mu.
+func (s *source) toldBefore(seen sight) []*claim {
+	if s.from == nil || !seen.captured || seen.deleting {
+		return nil
+	}
+	var told []*claim
+	for _, c := range s.claims {
+		if c.done == c.wanted && c.selects(seen.object.Name, seen.labels) {
+			told = append(told, c)
+		}
+	}
+	return s.shared(told)
+}
+
 // change is what a sight means to a target.
 func (v sight) change(target types.NamespacedName, operation window.Operation) window.Change {
-	c := window.Change{Target: target, Object: v.object, UID: v.uid, ResourceVersion: v.version, Operation: operation}
+	c := window.Change{Target: target, Object: v.object, UID: v.uid, ResourceVersion: cmp.Or(v.goneBy, v.version), Operation: operation}
 	if operation != window.Delete {
 		c.Manifest = v.manifest
 	}
@@ -287,7 +316,9 @@ func (s *source) hand(ctx context.Context, seen sight, changes []window.Change, 
 
 	if len(direct) > 0 {
 		for _, change := range direct {
-			s.capture.Sink.Change(ctx, change)
+			if s.capture.Sink.Change(ctx, change) != nil {
+				return // it stays under way: the next process begins before it
+			}
 		}
 		s.capture.Metrics.handedOn(seen.arrived)
 		s.delivered(seen.object.Name, directLeg)
@@ -300,7 +331,9 @@ func (s *source) hand(ctx context.Context, seen sight, changes []window.Change, 
 			if ok && !anonymous && change.Author.Unresolved {
 				change.Author = window.Author{Username: username}
 			}
-			s.capture.Sink.Change(ctx, change)
+			if s.capture.Sink.Change(ctx, change) != nil {
+				return // as above
+			}
 		}
 		s.capture.Metrics.handedOn(seen.arrived)
 		s.delivered(seen.object.Name, joinedLeg)
@@ -314,7 +347,7 @@ func (s *source) depart(seen sight, changes []window.Change) (sequence uint64) {
 		return 0
 	}
 	s.sequence++
-	l := leg{sequence: s.sequence, uid: seen.uid, version: seen.version}
+	l := leg{sequence: s.sequence, uid: seen.uid, version: seen.version, after: s.position, compared: seen.compared}
 	for _, change := range changes {
 		l.targets = append(l.targets, change.Target)
 	}

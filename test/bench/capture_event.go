@@ -33,6 +33,7 @@ import (
 	"github.com/kommit-dev/kommit/generated/informers/externalversions"
 	"github.com/kommit-dev/kommit/pkg/attribution"
 	"github.com/kommit-dev/kommit/pkg/branch"
+	"github.com/kommit-dev/kommit/pkg/branch/recovery"
 	"github.com/kommit-dev/kommit/pkg/capture"
 	"github.com/kommit-dev/kommit/pkg/journal"
 	"github.com/kommit-dev/kommit/pkg/storage/bolt"
@@ -54,7 +55,7 @@ func captureEvent(ctx context.Context) (sides, error) {
 	if err != nil {
 		return sides{}, err
 	}
-	pipe, err := newPipeline(ctx)
+	pipe, err := newPipeline(ctx, nil)
 	if err != nil {
 		return sides{}, err
 	}
@@ -65,7 +66,7 @@ func captureEvent(ctx context.Context) (sides, error) {
 			if played, err = made.next(eventsPerRound, objectsInWindow); err != nil {
 				return 0, err
 			}
-			return pipe.play(ctx, played)
+			return pipe.play(ctx, played, processorCost)
 		},
 		peer: func(context.Context, int) (float64, error) {
 			return processorCost(len(played), func() error {
@@ -85,6 +86,7 @@ func captureEvent(ctx context.Context) (sides, error) {
 // connection to the cluster is a replay, that to the server itself a tracker.
 type pipeline struct {
 	*branch.Pool
+	journal *recovery.Journal
 	replay  *replay
 	facts   *attribution.Facts
 	stop    context.CancelFunc
@@ -99,11 +101,12 @@ type pipeline struct {
 
 var _ capture.Sink = (*pipeline)(nil)
 
-func newPipeline(ctx context.Context) (*pipeline, error) {
+// newPipeline keeps nothing without a journal.
+func newPipeline(ctx context.Context, journal *recovery.Journal) (*pipeline, error) {
 	klog.SetLogger(klog.Logger{}) // writes nothing
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	p := &pipeline{
-		Pool: branch.NewPool(0, nil), replay: &replay{events: make(chan []recording)}, stop: stop,
+		Pool: branch.NewPool(0, journal), journal: journal, replay: &replay{events: make(chan []recording)}, stop: stop,
 		facts: attribution.NewFacts(attribution.FactsConfig{}),
 	}
 	hour := &metav1.Duration{Duration: time.Hour}
@@ -160,8 +163,10 @@ type known struct{ apimeta.RESTMapper }
 func (known) Reset() {}
 
 // Change implements capture.Sink.
-func (p *pipeline) Change(ctx context.Context, change window.Change) {
-	p.Pool.Change(ctx, change)
+func (p *pipeline) Change(ctx context.Context, change window.Change) error {
+	if err := p.Pool.Change(ctx, change); err != nil {
+		return err
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if change.Author.Unresolved {
@@ -170,6 +175,7 @@ func (p *pipeline) Change(ctx context.Context, change window.Change) {
 	if p.expected--; p.expected == 0 {
 		close(p.done)
 	}
+	return nil
 }
 
 // Differing implements capture.Sink: there is nothing to compare.
@@ -177,8 +183,9 @@ func (p *pipeline) Differing(context.Context, types.NamespacedName, capture.Scop
 	return nil, nil, nil
 }
 
-// play has the events watched, and returns what one costs.
-func (p *pipeline) play(ctx context.Context, events []recording) (float64, error) {
+// play has the events watched, until all is on disk that is to be, and returns what
+// one costs by that measure.
+func (p *pipeline) play(ctx context.Context, events []recording, cost func(int, func() error) (float64, error)) (float64, error) {
 	now := time.Now()
 	for _, one := range events {
 		if err := p.facts.Add(now, attribution.Fact{
@@ -191,7 +198,7 @@ func (p *pipeline) play(ctx context.Context, events []recording) (float64, error
 	p.mu.Lock()
 	p.expected, p.done = len(events), make(chan struct{})
 	p.mu.Unlock()
-	cost, err := processorCost(len(events), func() error {
+	each, err := cost(len(events), func() error {
 		select {
 		case p.replay.events <- events:
 		case <-ctx.Done():
@@ -202,7 +209,7 @@ func (p *pipeline) play(ctx context.Context, events []recording) (float64, error
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		return nil
+		return p.journal.Sync(ctx)
 	})
 	if err != nil {
 		return 0, err
@@ -211,7 +218,7 @@ func (p *pipeline) play(ctx context.Context, events []recording) (float64, error
 	if p.nobodys > 0 || len(open) != 1 || len(open[0].Status.Changes) != min(len(events), objectsInWindow) {
 		return 0, fmt.Errorf("%d changes without an author, %d windows", p.nobodys, len(open))
 	}
-	return cost, nil
+	return each, nil
 }
 
 func (p *pipeline) close(context.Context) error {

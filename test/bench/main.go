@@ -48,7 +48,7 @@ func benchmarks() []benchmark {
 		{name: "window_idle_wake", unit: "ns", rounds: windowRounds, prepare: windowIdleWake},
 		{name: "saves_200_p99_vs_p50", unit: "ms", rounds: crowdRounds, prepare: savesOfMany},
 	}
-	return slices.Concat(all, captureBenchmarks(), gitBenchmarks(), storageBenchmarks())
+	return slices.Concat(all, captureBenchmarks(), journalBenchmarks(), gitBenchmarks(), storageBenchmarks())
 }
 
 func main() {

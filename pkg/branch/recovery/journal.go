@@ -6,6 +6,7 @@ package recovery
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -315,6 +316,7 @@ func (j *Journal) Forget(source Source) {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	delete(j.places, source)
 	steps := []journal.Step{journal.Delete(placeRows + source.String())}
 	j.rows.Append(j.taken.pass(steps, source, "")...)
 }
@@ -330,6 +332,16 @@ func (j *Journal) Place(source Source) ([]byte, bool) {
 	return place, ok
 }
 
+// Sources are those that have a Place.
+func (j *Journal) Sources() []Source {
+	if j == nil {
+		return nil
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.Collect(maps.Keys(j.places))
+}
+
 // Uncompared are the targets of which changes had come to nothing when this process
 // began.
 func (j *Journal) Uncompared() []types.NamespacedName {
@@ -338,11 +350,7 @@ func (j *Journal) Uncompared() []types.NamespacedName {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	names := make([]types.NamespacedName, 0, len(j.uncompared))
-	for name := range j.uncompared {
-		names = append(names, name)
-	}
-	return names
+	return slices.Collect(maps.Keys(j.uncompared))
 }
 
 // Compared says that a target was compared with Git after changes of it had come to

@@ -23,10 +23,42 @@ type takenKey struct {
 }
 
 type takenVersion struct {
-	// version that was taken last, before that which was before this process began.
-	version, before string
+	// last is what was taken last, before that which was before this process began.
+	last, before version
 	// row: there is one that says so, or said so of an earlier version.
 	row bool
+}
+
+// version is a resourceVersion, or the deletion that came before it: when an object
+// was replaced unseen, both have the same.
+type version struct {
+	resourceVersion string
+	deleted         bool
+}
+
+func versionOf(c window.Change) version {
+	return version{resourceVersion: c.ResourceVersion, deleted: c.Operation == window.Delete}
+}
+
+// deletedMark ends the row of a deletion.
+const deletedMark = "-"
+
+func (v version) row() []byte {
+	if v.deleted {
+		return []byte(v.resourceVersion + deletedMark)
+	}
+	return []byte(v.resourceVersion)
+}
+
+func parseVersion(row string) version {
+	text, deleted := strings.CutSuffix(row, deletedMark)
+	return version{resourceVersion: text, deleted: deleted}
+}
+
+// covers says whether w is v or came before it.
+func (v version) covers(w version) bool {
+	order, err := resourceversion.CompareResourceVersion(w.resourceVersion, v.resourceVersion)
+	return err == nil && (order < 0 || order == 0 && (w.deleted || !v.deleted))
 }
 
 func (s Source) takenKey(k takenKey) string {
@@ -41,8 +73,7 @@ func keyOf(c window.Change) (Source, takenKey) {
 // process began.
 func (t taken) again(c window.Change) bool {
 	source, key := keyOf(c)
-	last := t[source][key]
-	return last.before != "" && c.ResourceVersion != "" && notAfter(c.ResourceVersion, last.before)
+	return t[source][key].before.covers(versionOf(c))
 }
 
 // add notes a change whose own row says that it was taken.
@@ -51,32 +82,32 @@ func (t taken) add(c window.Change) {
 		return // no event brings it
 	}
 	source, key := keyOf(c)
-	last := t.of(source)[key]
-	last.version = c.ResourceVersion
-	t[source][key] = last
+	now := t.of(source)[key]
+	now.last = versionOf(c)
+	t[source][key] = now
 }
 
 // outlive are steps and those that keep what is known of a change whose row goes.
 func (t taken) outlive(steps []journal.Step, c window.Change) []journal.Step {
 	source, key := keyOf(c)
-	last, ok := t[source][key]
-	if !ok || last.version != c.ResourceVersion {
+	now, ok := t[source][key]
+	if !ok || now.last != versionOf(c) {
 		return steps // its source has passed it, or a later one has a row
 	}
-	last.row = true
-	t[source][key] = last
-	return append(steps, journal.Put(source.takenKey(key), []byte(last.version)))
+	now.row = true
+	t[source][key] = now
+	return append(steps, journal.Put(source.takenKey(key), now.last.row()))
 }
 
 // pass are steps and those that forget what a source will not bring again: all up to
 // a version; all there is where that is empty.
-func (t taken) pass(steps []journal.Step, source Source, version string) []journal.Step {
-	for key, last := range t[source] {
-		if version != "" && !notAfter(last.version, version) {
+func (t taken) pass(steps []journal.Step, source Source, upTo string) []journal.Step {
+	for key, now := range t[source] {
+		if upTo != "" && !(version{resourceVersion: upTo}).covers(now.last) {
 			continue
 		}
 		delete(t[source], key)
-		if last.row {
+		if now.row {
 			steps = append(steps, journal.Delete(source.takenKey(key)))
 		}
 	}
@@ -87,30 +118,30 @@ func (t taken) pass(steps []journal.Step, source Source, version string) []journ
 }
 
 // restore takes in a row; one that makes no sense changes nothing.
-func (t taken) restore(key, version string) {
+func (t taken) restore(key, row string) {
 	fields := strings.Split(strings.TrimPrefix(key, takenRows), separator)
 	if len(fields) != 6 {
 		return
 	}
 	source := Source{Group: fields[0], Resource: fields[1], Namespace: fields[2]}
-	t.restored(source, takenKey{name: fields[3], target: types.NamespacedName{Namespace: fields[4], Name: fields[5]}}, version, true)
+	t.restored(source, takenKey{name: fields[3], target: types.NamespacedName{Namespace: fields[4], Name: fields[5]}}, parseVersion(row), true)
 }
 
 // restoreChange takes in a change that has its row still.
 func (t taken) restoreChange(c window.Change) {
 	if c.ResourceVersion != "" {
 		source, key := keyOf(c)
-		t.restored(source, key, c.ResourceVersion, false)
+		t.restored(source, key, versionOf(c), false)
 	}
 }
 
-func (t taken) restored(source Source, key takenKey, version string, row bool) {
-	last := t.of(source)[key]
-	if last.version == "" || notAfter(last.version, version) {
-		last.version, last.before = version, version
+func (t taken) restored(source Source, key takenKey, v version, row bool) {
+	now := t.of(source)[key]
+	if now.last == (version{}) || v.covers(now.last) {
+		now.last, now.before = v, v
 	}
-	last.row = last.row || row
-	t[source][key] = last
+	now.row = now.row || row
+	t[source][key] = now
 }
 
 func (t taken) of(source Source) map[takenKey]takenVersion {
@@ -118,10 +149,4 @@ func (t taken) of(source Source) map[takenKey]takenVersion {
 		t[source] = map[takenKey]takenVersion{}
 	}
 	return t[source]
-}
-
-// notAfter says whether resourceVersion a is b or came before it.
-func notAfter(a, b string) bool {
-	order, err := resourceversion.CompareResourceVersion(a, b)
-	return err == nil && order <= 0
 }
