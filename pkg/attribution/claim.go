@@ -27,6 +27,8 @@ type claim struct {
 	// ended says that the request was answered with the end of the object, which no
 	// other deletion of it is.
 	ended bool
+	// aside says that the request was about something else than the intent (C3).
+	aside bool
 }
 
 func claimOf(f *Fact) claim {
@@ -38,6 +40,7 @@ func claimOf(f *Fact) claim {
 		evidence:  f.Evidence,
 
 		ended: f.Verb == verbDelete && f.UID != "" && f.ResourceVersion == "",
+		aside: f.Subresource != "" && f.Subresource != "scale",
 	}
 	if c.completed.Before(c.received) {
 		c.completed = c.received
@@ -70,6 +73,7 @@ func (cs *claims) add(c claim) {
 		if c.completed.Before(old.completed) {
 			old.completed = c.completed
 		}
+		old.aside = old.aside && c.aside
 		return
 	}
 	if len(cs.list) == maxClaims {

@@ -5,6 +5,7 @@ package capture
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 
@@ -49,6 +50,19 @@ func (a *audit) Find(v Version) (string, bool) {
 	a.asked = append(a.asked, v)
 	username, ok := a.facts[factKey(v)]
 	return username, ok
+}
+
+// Sole looks at facts of the object's uid with another user, as numbers.
+func (a *audit) Sole(v Version, after, username string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for key, other := range a.facts {
+		uid, version, _ := strings.Cut(key, "/")
+		if uid == string(v.UID) && other != username && compareVersions(after, version) < 0 && compareVersions(version, v.ResourceVersion) < 0 {
+			return false
+		}
+	}
+	return true
 }
 
 func (a *audit) Submit(_ context.Context, v Version, deliver func(string, bool)) {

@@ -289,7 +289,7 @@ func (p *part) settle(ctx context.Context, differs map[window.Object]window.Chan
 	var own []handing
 	s.mu.Lock()
 	for _, l := range p.listed {
-		l.compared = true
+		l.compared, l.after = true, p.claim.toldUntil
 		r, ok := s.records[l.object.Name]
 		if !ok || r.uid != l.uid || r.digest != l.digest || r.deleting {
 			continue // the watch has told of another version, or will
@@ -343,8 +343,8 @@ func (l listing) attributable(c *Capture, t target) bool {
 	if !t.attributed || !l.joinable {
 		return false
 	}
-	_, ok := c.Facts.Find(l.joinVersion())
-	return ok
+	username, ok := c.Facts.Find(l.joinVersion())
+	return ok && c.Facts.Sole(l.joinVersion(), l.after, username)
 }
 
 // with returns the members with this claim in the place of the target's others.

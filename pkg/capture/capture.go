@@ -81,6 +81,9 @@ type Joiner interface {
 // Facts says whether it is already known who caused a version.
 type Facts interface {
 	Find(version Version) (username string, ok bool)
+	// Sole says whether nobody but the user is known to have changed the object's intent
+	// between a resourceVersion, empty for any, and the version.
+	Sole(version Version, after, username string) bool
 }
 
 var (

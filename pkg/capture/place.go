@@ -68,12 +68,24 @@ func (c *Capture) savePlaces(ctx context.Context) {
 		case <-ticker.C:
 		}
 		c.mu.Lock()
-		for key, s := range c.sources {
+		for _, s := range c.sources {
 			if place, ok := s.nextPlace(); ok {
-				c.Places.Save(key.scope(), place)
+				c.Places.Save(s.key.scope(), place)
 			}
 		}
 		c.mu.Unlock()
+	}
+}
+
+// savePlace saves where one source is now.
+func (c *Capture) savePlace(s *source) {
+	if c.Places == nil {
+		return
+	}
+	c.mu.Lock() // one after the other, or an earlier place could come last
+	defer c.mu.Unlock()
+	if place, ok := s.nextPlace(); ok && c.sources[s.key] == s {
+		c.Places.Save(s.key.scope(), place)
 	}
 }
 
@@ -208,11 +220,13 @@ func gone(err error) bool {
 // startAnew gives up where the source was: all that it serves is compared with Git.
 func (s *source) startAnew(ctx context.Context) {
 	s.mu.Lock()
+	past := s.from.ResourceVersion
 	s.from = nil
 	var targets []types.NamespacedName
 	for _, c := range s.claims {
 		if c.done == c.wanted {
 			c.wanted++
+			c.toldUntil = past
 			targets = append(targets, c.target)
 		}
 	}

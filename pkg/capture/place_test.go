@@ -289,3 +289,55 @@ func TestUnclaimedPlacesAreForgotten(t *testing.T) {
 		}
 	})
 }
+
+// A wrong author is worse than none: where a list shows the last of several writes,
+// nobody is named who did not make them all.
+func TestWritesOfSeveralAreNobodys(t *testing.T) {
+	tests := map[string]struct {
+		authors []string
+		want    string
+	}{
+		"one":     {[]string{"bob", "bob"}, "a update configmaps/x bob"},
+		"two":     {[]string{"carol", "bob"}, "a update configmaps/x unresolved"},
+		"another": {[]string{"bob", "carol", "bob"}, "a update configmaps/x unresolved"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b, kept := newDurable(t)
+				b.disconnect(configMaps)
+				for i, author := range test.authors {
+					b.wrote(author, "x", string(rune('2'+i)))
+				}
+				b.expire(configMaps)
+				time.Sleep(10 * time.Second)
+				b.expect(t, test.want)
+				b.kill()
+				// The same by a process that knows nothing of the past.
+				b.cluster.mu.Lock()
+				b.held["configmaps"] = false
+				b.cluster.mu.Unlock()
+				kept.Forget(shopConfigMaps)
+				b.start(t, kept, oneTarget)
+				b.expect(t, "a update configmaps/x unresolved") // alice's is among them
+			})
+		})
+	}
+}
+
+// What is taken of a source is never on disk without its place, or the next process
+// would compare what it has.
+func TestPlaceComesBeforeTheFirstChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{cluster: newCluster(), audit: newAudit(grace), branches: &branches{}, discovery: newDiscovery()}
+		b.wrote("alice", "x", "1")
+		b.room = make(chan struct{})
+		kept := newBook()
+		b.start(t, kept, oneTarget)
+		if place, ok := kept.Place(shopConfigMaps); !ok || place.ResourceVersion != "101" || len(place.Compared) > 0 {
+			t.Errorf("the place is %+v (%v) when the first change is handed on", place, ok)
+		}
+		close(b.room)
+		b.expect(t, "a update configmaps/x alice")
+	})
+}

@@ -52,6 +52,9 @@ type claim struct {
 	// wanted counts the reasons for a baseline, done those that one has answered.
 	// Guarded by source.mu.
 	wanted, done int
+	// toldUntil is the resourceVersion up to which the process before told the target of
+	// everything; empty if that is not known. Guarded by source.mu.
+	toldUntil string
 }
 
 func (c *claim) selects(name string, set labels.Set) bool {

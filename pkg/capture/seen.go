@@ -66,6 +66,9 @@ type sight struct {
 	goneBy string
 	// compared: a comparison with Git shows it.
 	compared bool
+	// after is the version that was seen before it; what a list shows may be the last of
+	// several that were not. Empty when nothing was seen.
+	after string
 }
 
 // look digests an object. One that cannot be rendered is logged and taken as not
@@ -107,6 +110,9 @@ func (s *source) observe(ctx context.Context, u *unstructured.Unstructured, arri
 		// Its deletion fell into a gap of the watch.
 		s.gone(ctx, name, seen.version)
 		known = false
+	}
+	if known {
+		seen.after = old.resourceVersion
 	}
 	s.mu.Lock()
 	changes := s.step(seen, known)
@@ -248,6 +254,13 @@ func (s *source) replace(ctx context.Context, objects []*unstructured.Unstructur
 	if first || compareVersions(s.position, resourceVersion) < 0 {
 		s.position = resourceVersion
 	}
+	s.mu.Unlock()
+	if first {
+		// Before anything of the source is handed on: what is taken of it then comes after
+		// the place, also in the next process.
+		s.capture.savePlace(s)
+	}
+	s.mu.Lock()
 	var targets []types.NamespacedName
 	if fresh || first {
 		for _, c := range s.claims {
@@ -326,9 +339,12 @@ func (s *source) hand(ctx context.Context, seen sight, changes []window.Change, 
 	if len(joined) == 0 {
 		return
 	}
-	s.capture.Joiner.Submit(ctx, seen.joinVersion(), func(username string, ok bool) {
+	version := seen.joinVersion()
+	s.capture.Joiner.Submit(ctx, version, func(username string, ok bool) {
+		// A wrong author is worse than none.
+		named := ok && !anonymous && (!seen.listed() || s.capture.Facts.Sole(version, seen.after, username))
 		for _, change := range joined {
-			if ok && !anonymous && change.Author.Unresolved {
+			if named && change.Author.Unresolved {
 				change.Author = window.Author{Username: username}
 			}
 			if s.capture.Sink.Change(ctx, change) != nil {
@@ -339,6 +355,9 @@ func (s *source) hand(ctx context.Context, seen sight, changes []window.Change, 
 		s.delivered(seen.object.Name, joinedLeg)
 	})
 }
+
+// listed says whether a list showed it as it is, and not an event as it became so.
+func (v sight) listed() bool { return v.arrived.IsZero() && !v.deleting }
 
 // depart notes that changes of one version are on their way, if there are any.
 // Caller must hold mu.
