@@ -69,8 +69,17 @@ func Restore(c Config, now time.Time, s State) (*Engine, []Effect) {
 		e.restoreRequest(r)
 	}
 	windows := slices.SortedFunc(slices.Values(s.Windows), func(a, b OpenWindow) int { return cmp.Compare(a.Sequence, b.Sequence) })
-	for _, w := range windows {
-		e.restoreWindow(w, now)
+	sizes := map[types.NamespacedName]int{}
+	for i := range windows {
+		sizes[windows[i].Target] += len(windows[i].Changes)
+	}
+	for name, size := range sizes {
+		if t := e.targets[name]; t != nil {
+			t.objects = make(map[Object]holding, size)
+		}
+	}
+	for i := range windows {
+		e.restoreWindow(&windows[i], now)
 	}
 	for _, asked := range requests {
 		r := e.requests[asked.Request.UID]
@@ -100,19 +109,19 @@ func (e *Engine) restoreRequest(s OpenRequest) {
 	e.seq = max(e.seq, s.Sequence)
 }
 
-func (e *Engine) restoreWindow(s OpenWindow, now time.Time) {
+func (e *Engine) restoreWindow(s *OpenWindow, now time.Time) {
 	t := e.targets[s.Target]
 	if t == nil {
 		return
 	}
 	w := &window{
-		name: s.Window, target: t, key: s.Author, seq: s.Sequence, changes: slices.Clone(s.Changes),
+		name: s.Window, target: t, key: s.Author, seq: s.Sequence, changes: s.Changes,
 		opened: notAfter(s.At, now), quietSince: notAfter(s.QuietSince, now),
 	}
 	w.timer.owner = w
-	for i, c := range w.changes {
-		w.bytes += int64(len(c.Manifest))
-		t.objects[c.Object] = holding{window: w, index: i}
+	for i := range w.changes {
+		w.bytes += int64(len(w.changes[i].Manifest))
+		t.objects[w.changes[i].Object] = holding{window: w, index: i}
 	}
 	if r := e.requests[s.Request]; r != nil {
 		r.window, w.request, w.attached = w, r, notAfter(s.Attached, now)

@@ -106,6 +106,9 @@ func (r *randomRun) restart(t *rapid.T) {
 	for _, w := range r.model.windows {
 		w.opened, w.attached, w.lastEdit = notAfter(w.opened, r.now), notAfter(w.attached, r.now), notAfter(w.lastEdit, r.now)
 	}
+	for _, w := range r.kept.windows { // once set right, a time stays so
+		w.At, w.Attached, w.QuietSince = notAfter(w.At, r.now), notAfter(w.Attached, r.now), notAfter(w.QuietSince, r.now)
+	}
 	for name, target := range r.ledger.targets {
 		if _, known := r.kept.targets[name]; !known {
 			r.kept.targets[name] = TargetState{Target: Target{Name: name, Shared: target.Shared}}

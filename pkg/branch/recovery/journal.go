@@ -305,7 +305,7 @@ func (j *Journal) Passed(source Source, version string, place []byte) {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	steps := []journal.Step{journal.Put(placeRows+source.String(), place)}
+	steps := []journal.Step{journal.Put(placeRows+source.String(), append([]byte(version+separator), place...))}
 	j.rows.Append(j.taken.pass(steps, source, version)...)
 }
 

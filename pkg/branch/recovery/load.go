@@ -4,6 +4,7 @@
 package recovery
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -55,8 +56,7 @@ func (j *Journal) Load() (Recovered, error) {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	l := loading{Journal: j, changes: map[string][]changeRow{}}
-	l.decoder.shared = map[string]string{}
+	l := loading{Journal: j, decoder: decoder{shared: map[string]string{}}, changes: map[string][]*changeRow{}, passed: map[Source]string{}}
 	err := j.rows.Scan("", func(key string, value []byte) error {
 		if err := l.row(key, value); err != nil {
 			l.odd = append(l.odd, &RowError{Key: key, Err: err})
@@ -96,9 +96,16 @@ type loading struct {
 	*Journal
 	decoder
 
-	changes map[string][]changeRow
-	odd     []error
+	changes map[string][]*changeRow
+	// block is the room for the next rows of changes: they are many, and large.
+	block []changeRow
+	// passed are the resourceVersions of the places.
+	passed map[Source]string
+	odd    []error
 }
+
+// blockSize is how many rows of changes get their room together.
+const blockSize = 256
 
 func (l *loading) row(key string, value []byte) error {
 	kind, name, _ := strings.Cut(key, "/")
@@ -120,13 +127,16 @@ func (l *loading) row(key string, value []byte) error {
 		}
 		l.windows[name] = row
 	case changeRows:
-		row, err := l.decode(value)
-		if err != nil {
+		if len(l.block) == 0 {
+			l.block = make([]changeRow, blockSize)
+		}
+		row := &l.block[0]
+		if err := l.decode(value, row); err != nil {
 			return err
 		}
+		l.block = l.block[1:]
 		of, _, _ := strings.Cut(name, "/")
 		l.changes[of] = append(l.changes[of], row)
-		l.taken.restoreChange(row.change)
 	case requestRows:
 		r := &request{}
 		if err := json.Unmarshal(value, &r.requestRow); err != nil {
@@ -140,7 +150,9 @@ func (l *loading) row(key string, value []byte) error {
 		if len(fields) != 3 {
 			return errors.New("not a source")
 		}
-		l.places[Source{Group: fields[0], Resource: fields[1], Namespace: fields[2]}] = slices.Clone(value)
+		source := Source{Group: fields[0], Resource: fields[1], Namespace: fields[2]}
+		version, place, _ := bytes.Cut(value, []byte(separator))
+		l.places[source], l.passed[source] = slices.Clone(place), string(version)
 	case uncomparedRows:
 		target, err := parseName(name)
 		if err != nil {
@@ -244,9 +256,14 @@ func (l *loading) write(name string, row *windowRow, asked *request) window.Writ
 // inOrder are the changes of a window, and the time of the last.
 func (l *loading) inOrder(name string) (changes []window.Change, last time.Time) {
 	rows := l.changes[name]
-	slices.SortFunc(rows, func(a, b changeRow) int { return cmp.Compare(a.index, b.index) })
+	slices.SortFunc(rows, func(a, b *changeRow) int { return cmp.Compare(a.index, b.index) })
+	if len(rows) == 0 {
+		return nil, last
+	}
+	changes = make([]window.Change, 0, len(rows))
 	for _, row := range rows {
 		changes = append(changes, row.change)
+		l.taken.restoreChange(row.change, l.passed[sourceOf(row.change.Object)])
 		if row.at.After(last) {
 			last = row.at
 		}

@@ -112,8 +112,11 @@ type changeRow struct {
 	change window.Change
 }
 
-// changeForm is the version of the form.
-const changeForm = 1
+// changeForm is the version of the form, which has so many strings.
+const (
+	changeForm     = 1
+	fieldsOfChange = 10
+)
 
 const (
 	unresolvedFlag = 1 << iota
@@ -122,7 +125,7 @@ const (
 
 func (r changeRow) encode() []byte {
 	c := r.change
-	fields := [...]string{
+	fields := [fieldsOfChange]string{
 		c.Target.Namespace, c.Target.Name, c.Object.Group, c.Object.Resource, c.Object.Namespace, c.Object.Name,
 		string(c.UID), c.ResourceVersion, c.Author.Username, string(c.Operation),
 	}
@@ -152,55 +155,67 @@ var errForm = errors.New("a change of an unknown form")
 // decoder reads change rows. The strings that many of them share are kept once.
 type decoder struct {
 	shared map[string]string
-	b      []byte
+	rest   []byte // of the row
 	bad    bool
 }
 
-func (d *decoder) decode(b []byte) (changeRow, error) {
-	if len(b) < 2 || b[0] != changeForm {
-		return changeRow{}, errForm
+// decode fills r. Its strings and its manifest share two allocations.
+func (d *decoder) decode(row []byte, r *changeRow) error {
+	if len(row) < 2 || row[0] != changeForm {
+		return errForm
 	}
-	flags := b[1]
-	d.b, d.bad = b[2:], false
-	index, n := binary.Uvarint(d.b)
-	d.skip(n)
-	nanoseconds, n := binary.Varint(d.b)
-	d.skip(n)
-	r := changeRow{index: int(index), at: time.Unix(0, nanoseconds)}
-	c := &r.change
-	c.Target.Namespace, c.Target.Name = d.text(true), d.text(true)
-	c.Object.Group, c.Object.Resource, c.Object.Namespace, c.Object.Name = d.text(true), d.text(true), d.text(true), d.text(false)
-	c.UID, c.ResourceVersion = types.UID(d.text(false)), d.text(false)
-	c.Author.Username, c.Operation = d.text(true), window.Operation(d.text(true))
-	c.Author.Unresolved = flags&unresolvedFlag != 0
-	if flags&manifestFlag != 0 {
-		c.Manifest = append([]byte{}, d.b...)
+	flags := row[1]
+	d.rest, d.bad = row[2:], false
+	r.index = int(d.number(binary.Uvarint(d.rest)))
+	nanoseconds, n := binary.Varint(d.rest)
+	d.number(0, n)
+	r.at = time.Unix(0, nanoseconds)
+	var fields [fieldsOfChange][]byte
+	for i := range fields {
+		fields[i] = d.next(d.number(binary.Uvarint(d.rest)))
 	}
 	if d.bad {
-		return changeRow{}, errForm
+		return errForm
 	}
-	return r, nil
+	own := string(row[:len(row)-len(d.rest)])
+	part := func(i int) string { // of this row alone
+		end := cap(row) - cap(fields[i]) + len(fields[i])
+		return own[end-len(fields[i]) : end]
+	}
+	c := &r.change
+	c.Target.Namespace, c.Target.Name = d.share(fields[0]), d.share(fields[1])
+	c.Object.Group, c.Object.Resource, c.Object.Namespace, c.Object.Name = d.share(fields[2]), d.share(fields[3]), d.share(fields[4]), part(5)
+	c.UID, c.ResourceVersion = types.UID(part(6)), part(7)
+	c.Author.Username, c.Operation = d.share(fields[8]), window.Operation(d.share(fields[9]))
+	c.Author.Unresolved = flags&unresolvedFlag != 0
+	if flags&manifestFlag != 0 {
+		c.Manifest = append([]byte{}, d.rest...)
+	}
+	return nil
 }
 
-func (d *decoder) skip(n int) {
-	if n <= 0 || n > len(d.b) {
-		d.bad, d.b = true, nil
-		return
+// number steps over one that was n bytes long.
+func (d *decoder) number(value uint64, n int) uint64 {
+	if n <= 0 || n > len(d.rest) {
+		d.bad, d.rest = true, nil
+		return 0
 	}
-	d.b = d.b[n:]
+	d.rest = d.rest[n:]
+	return value
 }
 
-func (d *decoder) text(shared bool) string {
-	length, n := binary.Uvarint(d.b)
-	if d.skip(n); d.bad || length > uint64(len(d.b)) {
-		d.bad = true
-		return ""
+// next steps over so many bytes.
+func (d *decoder) next(length uint64) []byte {
+	if length > uint64(len(d.rest)) {
+		d.bad, d.rest = true, nil
 	}
-	field := d.b[:length]
-	d.b = d.b[length:]
-	if !shared {
-		return string(field)
-	}
+	length = min(length, uint64(len(d.rest)))
+	field := d.rest[:length]
+	d.rest = d.rest[length:]
+	return field
+}
+
+func (d *decoder) share(field []byte) string {
 	text, known := d.shared[string(field)]
 	if !known {
 		text = string(field)

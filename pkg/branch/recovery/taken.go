@@ -127,9 +127,10 @@ func (t taken) restore(key, row string) {
 	t.restored(source, takenKey{name: fields[3], target: types.NamespacedName{Namespace: fields[4], Name: fields[5]}}, parseVersion(row), true)
 }
 
-// restoreChange takes in a change that has its row still.
-func (t taken) restoreChange(c window.Change) {
-	if c.ResourceVersion != "" {
+// restoreChange takes in a change that has its row still, unless its source has
+// passed it.
+func (t taken) restoreChange(c window.Change, passed string) {
+	if c.ResourceVersion != "" && !(version{resourceVersion: passed}).covers(versionOf(c)) {
 		source, key := keyOf(c)
 		t.restored(source, key, versionOf(c), false)
 	}
