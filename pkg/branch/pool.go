@@ -128,7 +128,7 @@ func windowName(target types.NamespacedName, _ window.Author) string {
 // left in the journal. It registers with the informers and returns; they are started
 // by the caller. Until they have synced nothing is taken in.
 func (p *Pool) Start(ctx context.Context, config Config) error {
-	left, err := p.journal.Load()
+	left, err := p.journal.Load(ctx)
 	switch {
 	case err != nil && !recovery.IsDamage(err):
 		return fmt.Errorf("reading the journal: %w", err)

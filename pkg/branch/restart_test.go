@@ -74,7 +74,7 @@ func (w *world) rows() map[string]int {
 		w.t.Fatal(err)
 	}
 	kinds := map[string]int{}
-	if err := journal.NewRows(w.db, "saving").Scan("", func(key string, _ []byte) error {
+	if err := journal.NewRows(w.db, "saving").Scan(w.ctx, "", func(key string, _ []byte) error {
 		kind, _, _ := strings.Cut(key, "/")
 		kinds[kind]++
 		return nil

@@ -5,6 +5,7 @@ package journal
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"time"
 
@@ -40,12 +41,12 @@ func DeleteAll(prefix string) Step { return Step{operation: removeAll, key: pref
 type Rows interface {
 	// Commit carries steps out in their order, all or nothing, and returns when that is
 	// on disk (D4).
-	Commit(steps []Step) error
+	Commit(ctx context.Context, steps []Step) error
 	// Scan calls f with each row whose key begins with prefix, in the order of the keys.
 	// The value is only valid during the call. An error of f ends the scan and is
 	// returned; a row that is not as it was written is left out, and named by a
 	// *DamagedError after f has seen the others.
-	Scan(prefix string, f func(key string, value []byte) error) error
+	Scan(ctx context.Context, prefix string, f func(key string, value []byte) error) error
 }
 
 // boltRows keeps rows in a bucket.
@@ -63,7 +64,7 @@ func NewRows(store Store, name string) Rows {
 }
 
 // Commit implements Rows.
-func (r boltRows) Commit(steps []Step) error {
+func (r boltRows) Commit(_ context.Context, steps []Step) error {
 	return r.store.Update(func(tx *bbolt.Tx) error {
 		bucket, err := tx.CreateBucketIfNotExists(r.bucket)
 		if err != nil {
@@ -102,7 +103,7 @@ func (s Step) apply(bucket *bbolt.Bucket) error {
 }
 
 // Scan implements Rows.
-func (r boltRows) Scan(prefix string, f func(key string, value []byte) error) error {
+func (r boltRows) Scan(_ context.Context, prefix string, f func(key string, value []byte) error) error {
 	var damaged error
 	err := r.store.View(func(tx *bbolt.Tx) error {
 		bucket := tx.Bucket(r.bucket)

@@ -122,8 +122,8 @@ func (w *Writer) until(ctx context.Context, met func() bool) error {
 }
 
 // Scan is Rows.Scan of what is on disk.
-func (w *Writer) Scan(prefix string, f func(key string, value []byte) error) error {
-	return w.rows.Scan(prefix, f)
+func (w *Writer) Scan(ctx context.Context, prefix string, f func(key string, value []byte) error) error {
+	return w.rows.Scan(ctx, prefix, f)
 }
 
 // Run writes until ctx ends, and then once more what is left.
@@ -165,7 +165,7 @@ func (w *Writer) commit(ctx context.Context) (any bool, err error) {
 	}
 
 	failpoint.Hit(failpoint.JournalCommitBefore)
-	err = w.rows.Commit(steps)
+	err = w.rows.Commit(context.WithoutCancel(ctx), steps) // the last one, too
 	failpoint.Hit(failpoint.JournalCommitAfter)
 	w.mu.Lock()
 	defer w.mu.Unlock()

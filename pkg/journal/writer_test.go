@@ -22,11 +22,11 @@ import (
 )
 
 func scanned(t *testing.T, rows interface {
-	Scan(string, func(string, []byte) error) error
+	Scan(context.Context, string, func(string, []byte) error) error
 }, prefix string) map[string]string {
 	t.Helper()
 	got := map[string]string{}
-	if err := rows.Scan(prefix, func(key string, value []byte) error {
+	if err := rows.Scan(t.Context(), prefix, func(key string, value []byte) error {
 		got[key] = string(value)
 		return nil
 	}); err != nil {
@@ -49,7 +49,7 @@ func TestRowsSurviveARestartAndAreCarriedOutInOrder(t *testing.T) {
 	wantRows(t, scanned(t, rows, ""), map[string]string{})
 	commit := func(steps ...journal.Step) {
 		t.Helper()
-		if err := rows.Commit(steps); err != nil {
+		if err := rows.Commit(t.Context(), steps); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -73,10 +73,10 @@ func TestDeleteAllLeavesNothing(t *testing.T) {
 	for i := range 5000 {
 		steps = append(steps, journal.Put(fmt.Sprintf("c/w/%d", i), []byte(strings.Repeat("x", 100))), journal.Put(fmt.Sprintf("c/x/%d", i%7), nil))
 	}
-	if err := rows.Commit(steps); err != nil {
+	if err := rows.Commit(t.Context(), steps); err != nil {
 		t.Fatal(err)
 	}
-	if err := rows.Commit([]journal.Step{journal.DeleteAll("c/w/")}); err != nil {
+	if err := rows.Commit(t.Context(), []journal.Step{journal.DeleteAll("c/w/")}); err != nil {
 		t.Fatal(err)
 	}
 	if got := scanned(t, rows, "c/"); len(got) != 7 {
@@ -87,14 +87,14 @@ func TestDeleteAllLeavesNothing(t *testing.T) {
 func TestDamagedRowIsNamedAndTheOthersAreThere(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "kommit.db"))
 	rows := journal.NewRows(db, "windows")
-	if err := rows.Commit([]journal.Step{journal.Put("a", []byte("1")), journal.Put("b", []byte("2")), journal.Put("c", []byte("3"))}); err != nil {
+	if err := rows.Commit(t.Context(), []journal.Step{journal.Put("a", []byte("1")), journal.Put("b", []byte("2")), journal.Put("c", []byte("3"))}); err != nil {
 		t.Fatal(err)
 	}
 	if err := db.Update(func(tx *bbolt.Tx) error { return tx.Bucket([]byte("journal/windows")).Put([]byte("b"), []byte("odd")) }); err != nil {
 		t.Fatal(err)
 	}
 	var got []string
-	err := rows.Scan("", func(key string, _ []byte) error {
+	err := rows.Scan(t.Context(), "", func(key string, _ []byte) error {
 		got = append(got, key)
 		return nil
 	})
@@ -115,7 +115,7 @@ type disk struct {
 
 var _ journal.Rows = (*disk)(nil)
 
-func (d *disk) Commit(steps []journal.Step) error {
+func (d *disk) Commit(_ context.Context, steps []journal.Step) error {
 	time.Sleep(d.takes)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -125,7 +125,7 @@ func (d *disk) Commit(steps []journal.Step) error {
 	return d.err
 }
 
-func (d *disk) Scan(string, func(string, []byte) error) error { return nil }
+func (d *disk) Scan(context.Context, string, func(string, []byte) error) error { return nil }
 
 func (d *disk) set(err error) {
 	d.mu.Lock()

@@ -135,9 +135,9 @@ func journalReplay(ctx context.Context) (sides, error) {
 		return sides{}, errors.Join(err, remove())
 	}
 	return sides{
-		ours: func(context.Context, int) (float64, error) {
+		ours: func(ctx context.Context, _ int) (float64, error) {
 			began := time.Now()
-			left, err := recovery.New(journal.NewWriter(journal.NewRows(db, "saving"))).Load()
+			left, err := recovery.New(journal.NewWriter(journal.NewRows(db, "saving"))).Load(ctx)
 			if err != nil {
 				return 0, err
 			}

@@ -6,6 +6,7 @@ package recovery
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -50,14 +51,14 @@ type End struct {
 // Load reads what is on disk, and makes it what the Journal goes on from; it comes
 // before all else. What is damaged is left out, and named by an error that joins
 // *journal.DamagedError and *RowError; all other errors are of the disk.
-func (j *Journal) Load() (Recovered, error) {
+func (j *Journal) Load(ctx context.Context) (Recovered, error) {
 	if j == nil {
 		return Recovered{}, nil
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	l := loading{Journal: j, decoder: decoder{shared: map[string]string{}}, changes: map[string][]*changeRow{}, passed: map[Source]string{}}
-	err := j.rows.Scan("", func(key string, value []byte) error {
+	err := j.rows.Scan(ctx, "", func(key string, value []byte) error {
 		if err := l.row(key, value); err != nil {
 			l.odd = append(l.odd, &RowError{Key: key, Err: err})
 		}

@@ -74,7 +74,7 @@ func begin(ctx context.Context, t fataler, rows journal.Rows, now time.Time, nam
 		<-done
 	}
 	p.journal = recovery.New(p.writer)
-	left, err := p.journal.Load()
+	left, err := p.journal.Load(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -261,7 +261,7 @@ func (r *randomRun) end(t *rapid.T) {
 	r.process.journal.Forget(recovery.Source{Resource: "configmaps", Namespace: "shop"})
 	r.process.kill()
 	var left []string
-	if err := r.rows.Scan("", func(key string, _ []byte) error {
+	if err := r.rows.Scan(r.ctx, "", func(key string, _ []byte) error {
 		left = append(left, key)
 		return nil
 	}); err != nil {
@@ -388,10 +388,10 @@ func TestD5DamageIsNamedAndTheRestIsThere(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := rows.Commit([]journal.Step{journal.Put("request/odd", []byte("{")), journal.Put("change/x/y", []byte{1, 0, 5}), journal.Put("place/odd", nil), journal.Put("target/odd", []byte("{}"))}); err != nil {
+	if err := rows.Commit(t.Context(), []journal.Step{journal.Put("request/odd", []byte("{")), journal.Put("change/x/y", []byte{1, 0, 5}), journal.Put("place/odd", nil), journal.Put("target/odd", []byte("{}"))}); err != nil {
 		t.Fatal(err)
 	}
-	left, err := recovery.New(journal.NewWriter(rows)).Load()
+	left, err := recovery.New(journal.NewWriter(rows)).Load(t.Context())
 	if !recovery.IsDamage(err) {
 		t.Fatalf("got %v, want damage", err)
 	}
