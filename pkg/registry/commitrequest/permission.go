@@ -21,20 +21,42 @@ import (
 type admission struct {
 	authorizer authorizer.UnconditionalAuthorizer
 	windows    WindowTable
+	stopping   <-chan struct{}
 }
 
-// permit refuses a request whose creator may not save to its target, and one
-// that an earlier save of theirs stands in the way of. A stored request has
-// passed, and its spec is immutable.
+// permit refuses every request while the server stops, else one whose creator may
+// not save to its target, and one that an earlier save of theirs stands in the way
+// of. A stored request has passed, and its spec is immutable.
 func (a admission) permit(ctx context.Context, obj, old runtime.Object) error {
 	if old != nil {
 		return nil
+	}
+	select {
+	case <-a.stopping:
+		return errStopping()
+	default:
 	}
 	request := obj.(*v1alpha1.CommitRequest)
 	if err := a.authorize(ctx, request); err != nil {
 		return err
 	}
 	return a.first(request)
+}
+
+// stoppingRetryAfter is what a server that stops asks clients to wait for its
+// successor, in seconds: about as long as a Deployment takes to replace a pod.
+const stoppingRetryAfter = 10
+
+// errStopping is for a save that this process would leave to the next one. Clients
+// send it again by themselves, as they see by Retry-After that nothing came of it.
+func errStopping() error {
+	err := apierrors.NewServiceUnavailable("the server is stopping and takes no new saves: save again when it is back")
+	err.ErrStatus.Details = &metav1.StatusDetails{
+		Group:             v1alpha1.GroupName,
+		Kind:              "commitrequests",
+		RetryAfterSeconds: stoppingRetryAfter,
+	}
+	return err
 }
 
 // authorize asks for create on gittargets/commits of the target by its name

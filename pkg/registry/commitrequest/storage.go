@@ -26,6 +26,9 @@ type Config struct {
 	Windows WindowTable
 	// Targets is the storage of gittargets.
 	Targets rest.Getter
+	// Stopping is closed when the server is told to stop. It takes no new requests
+	// then. May be nil.
+	Stopping <-chan struct{}
 }
 
 // NewREST returns the storage of commitrequests and commitrequests/status.
@@ -40,7 +43,7 @@ func NewREST(scheme *runtime.Scheme, getter generic.RESTOptionsGetter, config Co
 		Strategy:       strategy{Strategy: base, windows: config.Windows, targets: storedTargets{config.Targets}},
 		StatusStrategy: registry.StatusStrategy{Strategy: base, KeepSpec: keepSpec},
 		Table:          newTable(),
-		Permit:         admission{authorizer: config.Authorizer, windows: config.Windows}.permit,
+		Permit:         admission{authorizer: config.Authorizer, windows: config.Windows, stopping: config.Stopping}.permit,
 	}, getter)
 }
 

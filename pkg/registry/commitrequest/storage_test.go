@@ -41,6 +41,12 @@ func (s savers) Authorize(_ context.Context, a authorizer.Attributes) (authorize
 
 func newStorage(t *testing.T, w windows, authz authorizer.UnconditionalAuthorizer) (requests *registry.REST, status *registry.StatusREST) {
 	t.Helper()
+	return newStorageOf(t, Config{Authorizer: authz, Windows: w})
+}
+
+// newStorageOf adds the targets to config.
+func newStorageOf(t *testing.T, config Config) (requests *registry.REST, status *registry.StatusREST) {
+	t.Helper()
 	db, err := bolt.Open(t.Context(), bolt.Config{Path: filepath.Join(t.TempDir(), "kommit.db")})
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +64,8 @@ func newStorage(t *testing.T, w windows, authz authorizer.UnconditionalAuthorize
 		t.Fatal(err)
 	}
 	t.Cleanup(targets.Destroy)
-	requests, status, err = NewREST(scheme, getter, Config{Authorizer: authz, Windows: w, Targets: targets})
+	config.Targets = targets
+	requests, status, err = NewREST(scheme, getter, config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,6 +131,60 @@ func TestCreatePermission(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// A server that stops takes no new saves, however they arrive, and says when to come
+// again. What is stored may change as ever.
+func TestNoNewSavesWhileStopping(t *testing.T) {
+	stopping := make(chan struct{})
+	requests, status := newStorageOf(t, Config{Authorizer: savers{"alice"}, Windows: windows{}, Stopping: stopping})
+	obj, err := requests.Create(as("alice"), newRequest(nil), rest.ValidateAllObjectFunc, &metav1.CreateOptions{})
+	if err != nil {
+		t.Fatalf("before the stop: %v", err)
+	}
+	stored := obj.DeepCopyObject().(*v1alpha1.CommitRequest)
+	close(stopping)
+
+	for name, save := range map[string]func(context.Context, []string) error{
+		"POST": func(ctx context.Context, dryRun []string) error {
+			_, err := requests.Create(ctx, newRequest(func(r *v1alpha1.CommitRequest) { r.Name = "late" }), rest.ValidateAllObjectFunc, &metav1.CreateOptions{DryRun: dryRun})
+			return err
+		},
+		"apply": func(ctx context.Context, dryRun []string) error {
+			_, _, err := requests.Update(ctx, "late", rest.DefaultUpdatedObjectInfo(newRequest(func(r *v1alpha1.CommitRequest) { r.Name = "late" })),
+				rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, true, &metav1.UpdateOptions{DryRun: dryRun})
+			return err
+		},
+	} {
+		for _, dryRun := range [][]string{nil, {metav1.DryRunAll}} {
+			for _, username := range []string{"alice", "eve"} { // nobody's permission is asked for
+				err := save(as(username), dryRun)
+				seconds, said := apierrors.SuggestsClientDelay(err)
+				if !apierrors.IsServiceUnavailable(err) || !said || seconds != stoppingRetryAfter {
+					t.Errorf("%s by %s, dry run %v: %v, again after %d s; want ServiceUnavailable and %d s", name, username, dryRun, err, seconds, stoppingRetryAfter)
+				}
+				if _, err := requests.Get(as("alice"), "late", &metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+					t.Errorf("%s, dry run %v: left behind: %v", name, dryRun, err)
+				}
+			}
+		}
+	}
+
+	stored.Labels = map[string]string{"a": "b"}
+	obj, _, err = requests.Update(as("alice"), stored.Name, rest.DefaultUpdatedObjectInfo(stored),
+		rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, true, &metav1.UpdateOptions{})
+	if err != nil {
+		t.Fatalf("labels: %v", err)
+	}
+	told := obj.DeepCopyObject().(*v1alpha1.CommitRequest)
+	told.Status.Branch = "main"
+	if _, _, err := status.Update(as("kommit"), told.Name, rest.DefaultUpdatedObjectInfo(told),
+		rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, false, &metav1.UpdateOptions{}); err != nil {
+		t.Errorf("status: %v", err)
+	}
+	if _, _, err := requests.Delete(as("alice"), stored.Name, rest.ValidateAllObjectFunc, &metav1.DeleteOptions{}); err != nil {
+		t.Errorf("withdrawn: %v", err)
 	}
 }
 
