@@ -49,8 +49,7 @@ func startContractServer(t *testing.T) *contractServer {
 // is made when absent.
 func serveContract(t *testing.T, storage bolt.Config, certificates string) *contractServer {
 	t.Helper()
-	options := NewOptions()
-	options.StorageFile = storage.Path
+	options := newTestOptions(storage.Path)
 	options.Recommended.SecureServing.ServerCert.CertDirectory = certificates
 	config := testConfig(t, options)
 	// What a shutdown waits for an open request: as good as for ever.

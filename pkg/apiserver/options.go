@@ -41,6 +41,12 @@ type Options struct {
 	CatchUpTimeout time.Duration
 	// MaxWindowBytes bounds the content that one window collects (W5). 0: no bound.
 	MaxWindowBytes int64
+	// ShutdownDelay is how long a server that is told to stop goes on as before, but
+	// for /readyz and for saves, which are refused.
+	ShutdownDelay time.Duration
+	// FlushTimeout bounds how long it then pushes what is in its windows. 0: nothing is
+	// waited for.
+	FlushTimeout time.Duration
 }
 
 // NewOptions returns the options with their defaults.
@@ -60,6 +66,8 @@ func NewOptions() *Options {
 		StorageFile:      "/var/lib/kommit/kommit.db",
 		AttributionGrace: 45 * time.Second,
 		MaxWindowBytes:   64 << 20,
+		ShutdownDelay:    3 * time.Second,
+		FlushTimeout:     20 * time.Second,
 	}
 }
 
@@ -80,6 +88,10 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"How long a save waits for the proof that it holds all changes made before it. 0 means as long as --attribution-grace.")
 	fs.Int64Var(&o.MaxWindowBytes, "max-window-bytes", o.MaxWindowBytes,
 		"How many bytes of files one window collects. An edit that would exceed it closes the window into a commit and opens the next. 0 means no bound.")
+	fs.DurationVar(&o.ShutdownDelay, "shutdown-delay-duration", o.ShutdownDelay,
+		"How long a server that is told to stop still serves, for those who route requests to it to notice. /readyz fails from the first moment on, and new CommitRequests are refused with 503 and Retry-After.")
+	fs.DurationVar(&o.FlushTimeout, "flush-timeout", o.FlushTimeout,
+		"How long a server that is told to stop, after --shutdown-delay-duration, pushes what is in its windows. What is not pushed by then waits in the journal for the next start. The pod's terminationGracePeriodSeconds must be at least 10s more than both.")
 }
 
 // Validate returns all that is wrong with the options, in one error.
@@ -101,6 +113,12 @@ func (o *Options) Validate() error {
 	}
 	if o.MaxWindowBytes < 0 {
 		errs = append(errs, fmt.Errorf("--max-window-bytes must be 0 or more, not %d", o.MaxWindowBytes))
+	}
+	if o.ShutdownDelay < 0 {
+		errs = append(errs, fmt.Errorf("--shutdown-delay-duration must be 0s or more, not %s", o.ShutdownDelay))
+	}
+	if o.FlushTimeout < 0 {
+		errs = append(errs, fmt.Errorf("--flush-timeout must be 0s or more, not %s", o.FlushTimeout))
 	}
 	return utilerrors.NewAggregate(errs)
 }
@@ -133,6 +151,7 @@ func (o *Options) Config() (*Config, error) {
 	config.Generic.OpenAPIConfig = v2
 	config.Generic.OpenAPIV3Config = v3
 	config.Generic.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
+	config.Generic.ShutdownDelayDuration = o.ShutdownDelay
 	if err := o.Recommended.ApplyTo(config.Generic); err != nil {
 		return nil, err
 	}

@@ -25,14 +25,17 @@ func (o *Options) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return o.serve(ctx, config, func(db *bolt.DB, registry metrics.KubeRegistry) {
-		newSaving(o, config.Generic.ClientConfig, db, registry.MustRegister).addTo(ctx, config)
+	return o.serve(ctx, config, func(db *bolt.DB, registry metrics.KubeRegistry) (stop func()) {
+		saving := newSaving(o, config.Generic.ClientConfig, db, registry.MustRegister)
+		saving.addTo(ctx, config)
+		return func() { saving.stop(context.WithoutCancel(ctx)) }
 	})
 }
 
 // serve is the list of the server's parts, in the order in which they depend on
-// each other. addSaving adds what turns edits into commits.
-func (o *Options) serve(ctx context.Context, config *Config, addSaving func(*bolt.DB, metrics.KubeRegistry)) (err error) {
+// each other. addSaving adds what turns edits into commits, and returns what ends it
+// once the server has stopped.
+func (o *Options) serve(ctx context.Context, config *Config, addSaving func(*bolt.DB, metrics.KubeRegistry) (stop func())) (err error) {
 	encryption, err := o.addEncryption(config)
 	if err != nil {
 		return err
@@ -73,7 +76,7 @@ func (o *Options) serve(ctx context.Context, config *Config, addSaving func(*bol
 	registry.Registerer().MustRegister(db.Collector())
 	config.Metrics = registry
 
-	addSaving(db, registry)
+	defer addSaving(db, registry)()
 
 	server, err := New(config)
 	if err != nil {

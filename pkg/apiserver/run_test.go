@@ -34,15 +34,18 @@ type runningServer struct {
 	config  *rest.Config // of "admin"
 	// serving is closed when the API is served.
 	serving <-chan struct{}
-	// stop tells the server to stop, waits, and fails on an error.
+	// flushing is held by a test that keeps the server where it flushes.
+	flushing sync.Mutex
+	// tell tells the server to stop.
+	tell context.CancelFunc
+	// stop is tell, waits, and fails on an error.
 	stop func()
 }
 
 // runServer begins to run a server on file, in the way that changes say.
 func runServer(t *testing.T, file string, change ...func(*Options)) *runningServer {
 	t.Helper()
-	options := NewOptions()
-	options.StorageFile = file
+	options := newTestOptions(file)
 	for _, c := range change {
 		c(options)
 	}
@@ -62,12 +65,7 @@ func runServer(t *testing.T, file string, change ...func(*Options)) *runningServ
 	certificate, _ := options.Recommended.SecureServing.ServerCert.GeneratedCert.CurrentCertKeyContent()
 
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	stopped := make(chan error, 1)
-	go func() {
-		stopped <- options.serve(ctx, config, func(*bolt.DB, metrics.KubeRegistry) { config.Windows = newOpenWindows(nil) })
-	}()
-	var s *runningServer
-	s = &runningServer{
+	s := &runningServer{
 		options: options,
 		config: &rest.Config{
 			Host:            "https://" + options.Recommended.SecureServing.Listener.Addr().String(),
@@ -76,17 +74,32 @@ func runServer(t *testing.T, file string, change ...func(*Options)) *runningServ
 			QPS:             -1,
 		},
 		serving: serving,
-		stop: sync.OnceFunc(func() {
-			// A connection that is kept would be waited for.
-			if transport, err := rest.TransportFor(s.config); err == nil {
-				utilnet.CloseIdleConnectionsFor(transport)
-			}
-			cancel()
-			if err := <-stopped; err != nil {
-				t.Errorf("the server ended with %v", err)
-			}
-		}),
+		tell:    cancel,
 	}
+	stopped := make(chan error, 1)
+	go func() {
+		stopped <- options.serve(ctx, config, func(db *bolt.DB, registry metrics.KubeRegistry) func() {
+			// Without what starts it, which needs a cluster.
+			saving := newSaving(options, nil, db, registry.MustRegister)
+			config.Windows, config.Audit = newOpenWindows(nil), saving.audit
+			config.PreShutdown = []PreShutdownHook{{"test-flush", func() error {
+				s.flushing.Lock()
+				defer s.flushing.Unlock()
+				return nil
+			}}}
+			return func() { saving.stop(ctx) }
+		})
+	}()
+	s.stop = sync.OnceFunc(func() {
+		// A connection that is kept would be waited for.
+		if transport, err := rest.TransportFor(s.config); err == nil {
+			utilnet.CloseIdleConnectionsFor(transport)
+		}
+		cancel()
+		if err := <-stopped; err != nil {
+			t.Errorf("the server ended with %v", err)
+		}
+	})
 	t.Cleanup(s.stop)
 	return s
 }

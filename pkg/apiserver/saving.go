@@ -35,10 +35,6 @@ import (
 	"github.com/kommit-dev/kommit/pkg/window"
 )
 
-// flushTimeout bounds how long a server that is told to stop pushes what is in
-// its windows. It is below the grace period of the Deployment.
-const flushTimeout = 20 * time.Second
-
 // saving is all between the API and Git: who (facts, joiner), what (capture) and
 // the windows and branches that both lead to (pool).
 type saving struct {
@@ -58,6 +54,8 @@ type saving struct {
 	pool    *branch.Pool
 	audit   http.Handler
 	metrics *capture.Metrics
+
+	running running
 }
 
 func newSaving(o *Options, cluster *rest.Config, store journal.Store, mustRegister func(...metrics.Registerable)) *saving {
@@ -89,18 +87,17 @@ func (s *saving) addTo(ctx context.Context, config *Config) {
 	config.Audit = s.audit
 	config.PostStart = append(config.PostStart, PostStartHook{Name: "kommit-saving", Run: s.start})
 	config.PreShutdown = append(config.PreShutdown, PreShutdownHook{Name: "kommit-flush", Run: func() error {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
-		defer cancel()
-		if err := s.pool.Shutdown(ctx); err != nil {
-			// An error from here would end the process before its requests are answered.
-			klog.FromContext(ctx).Error(err, "Some windows are left to the next resync")
-		}
-		return nil
+		s.flush(context.WithoutCancel(ctx))
+		return nil // an error would end the process before its requests are answered
 	}})
 }
 
 // start begins to capture and to commit, until the server has stopped.
 func (s *saving) start(hook genericapiserver.PostStartHookContext) error {
+	return s.running.begin(func() error { return s.startParts(hook) })
+}
+
+func (s *saving) startParts(hook genericapiserver.PostStartHookContext) error {
 	if err := s.kept.restore(time.Now(), s.facts); err != nil {
 		klog.FromContext(hook.Context).Error(err, "Some audit events of the last minutes are lost: what they tell of has no author, unless they come again")
 	}
@@ -148,13 +145,18 @@ func (s *saving) start(hook genericapiserver.PostStartHookContext) error {
 	}
 
 	informers.Start(hook.Done())
-	go s.rows.Run(hook.Context)
-	go s.joiner.Run(hook.Context)
-	go func() {
+	s.running.write(context.WithoutCancel(hook.Context), s.rows)
+	s.running.parts.Go(func() { s.joiner.Run(hook.Context) })
+	s.running.parts.Go(func() {
 		if err := captured.Run(hook.Context); err != nil {
 			klog.FromContext(hook.Context).Error(err, "Nothing is captured")
 		}
-	}()
+	})
+	s.running.parts.Go(func() {
+		<-hook.Done()
+		informers.Shutdown()
+		_ = s.pool.Wait(context.WithoutCancel(hook.Context))
+	})
 	return nil
 }
 

@@ -4,9 +4,12 @@
 // Package apiserver puts the server together: Options are its command line,
 // Config its parts, New the one place where the parts meet.
 //
-// Order of life: the storage is open before New and is closed after the server
-// has stopped; PostStart runs when requests are answered; PreShutdown runs while
-// they still are, so that it can use the API, and is waited for.
+// Order of life: the storage is open before New; PostStart runs when requests are
+// answered. A server that is told to stop says so at /readyz and takes no new saves
+// from that moment on, and else goes on. PreShutdown runs while it still answers, so
+// that it can use the API, and is waited for: after --shutdown-delay-duration windows
+// are flushed, within --flush-timeout. Then watches end and the port is closed, what
+// PostStart began ends, the journal is written to its end, and the storage is closed.
 package apiserver
 
 import (
@@ -101,6 +104,9 @@ type PreShutdownHook struct {
 func New(config *Config) (*genericapiserver.GenericAPIServer, error) {
 	config.Generic.RESTOptionsGetter = config.Storage
 	config.Generic.ShutdownWatchTerminationGracePeriod = watchTermination
+	// Who comes while requests in flight are waited for is told to come again, and
+	// is not refused a connection; and connections are waited for 2s, not a minute.
+	config.Generic.ShutdownSendRetryAfter = true
 	longRunning := config.Generic.LongRunningFunc
 	config.Generic.LongRunningFunc = func(r *http.Request, info *genericapirequest.RequestInfo) bool {
 		return info.Path == BackupPath || longRunning(r, info)
@@ -158,6 +164,7 @@ func newAPIGroup(config *Config, server *genericapiserver.GenericAPIServer) (*ge
 		Authorizer: server.Authorizer,
 		Windows:    config.Windows,
 		Targets:    targets,
+		Stopping:   config.Generic.ShutdownInitiatedNotify(),
 	})
 	if err != nil {
 		return nil, err

@@ -73,6 +73,15 @@ type testServer struct {
 	calls func() []string
 }
 
+// newTestOptions are the defaults for a server that stops at once, as nobody routes
+// requests to it.
+func newTestOptions(storageFile string) *Options {
+	options := NewOptions()
+	options.StorageFile = storageFile
+	options.ShutdownDelay = 0
+	return options
+}
+
 // testConfig is what options say of a server on a port of this machine, without
 // a cluster around it. It sets Listener, which names the port.
 func testConfig(t *testing.T, options *Options) *Config {
@@ -104,8 +113,7 @@ func testConfig(t *testing.T, options *Options) *Config {
 
 func startServer(t *testing.T) *testServer {
 	t.Helper()
-	options := NewOptions()
-	options.StorageFile = filepath.Join(t.TempDir(), "kommit.db")
+	options := newTestOptions(filepath.Join(t.TempDir(), "kommit.db"))
 	config := testConfig(t, options)
 
 	db, err := bolt.Open(t.Context(), bolt.Config{Path: options.StorageFile})

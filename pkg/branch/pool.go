@@ -248,21 +248,31 @@ func (p *Pool) Shutdown(ctx context.Context) error {
 	now := time.Now()
 	p.apply(now, p.engine.Shutdown(now))
 	p.retry(func(types.NamespacedName) bool { return true })
+	p.mu.Unlock()
+	if err := p.Wait(ctx); err != nil {
+		return fmt.Errorf("not all windows were pushed: %w", err)
+	}
+	return p.requests.flush(ctx)
+}
+
+// Wait returns when no worker is at work, which is soon after Start's ctx has ended.
+// The error is that of ctx.
+func (p *Pool) Wait(ctx context.Context) error {
 	for {
+		p.mu.Lock()
 		stopped, running := p.stopped, false
 		for _, w := range p.workers {
 			running = running || w.running
 		}
 		p.mu.Unlock()
 		if !running {
-			return p.requests.flush(ctx)
+			return nil
 		}
 		select {
 		case <-stopped:
 		case <-ctx.Done():
-			return fmt.Errorf("not all windows were pushed: %w", ctx.Err())
+			return ctx.Err()
 		}
-		p.mu.Lock()
 	}
 }
 
