@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
@@ -43,6 +44,23 @@ func TestDeploymentsFlags(t *testing.T) {
 		if !slices.Contains(mounted, filepath.Dir(file)) {
 			t.Errorf("%s is not on a volume: %v", file, mounted)
 		}
+	}
+}
+
+// The pod has the time that the server takes to stop: to be noticed, to push its
+// windows, and to end what is in flight.
+func TestGracePeriod(t *testing.T) {
+	var deployment appsv1.Deployment
+	read(t, "deployment.yaml", &deployment)
+	options, flags := apiserver.NewOptions(), pflag.NewFlagSet("kommit-apiserver", pflag.ContinueOnError)
+	options.AddFlags(flags)
+	if err := flags.Parse(deployment.Spec.Template.Spec.Containers[0].Args); err != nil {
+		t.Fatal(err)
+	}
+	const rest = 15 * time.Second
+	grace := time.Duration(*deployment.Spec.Template.Spec.TerminationGracePeriodSeconds) * time.Second
+	if needed := options.ShutdownDelay + options.FlushTimeout + rest; grace < needed {
+		t.Errorf("terminationGracePeriodSeconds is %s, a stop may take %s", grace, needed)
 	}
 }
 
