@@ -22,6 +22,7 @@ import (
 	kmsv2 "k8s.io/apiserver/pkg/storage/value/encrypt/envelope/testing/v2"
 
 	"github.com/kommit-dev/kommit/apis/kommit/v1alpha1"
+	"github.com/kommit-dev/kommit/pkg/journal"
 )
 
 // The values that must not be readable in a file.
@@ -145,6 +146,24 @@ func TestEncryptionAtRest(t *testing.T) {
 			}
 			if !test.encrypted && len(found) != 3 {
 				t.Errorf("the file holds %v in the clear, want all: the scan finds nothing", found)
+			}
+		})
+	}
+}
+
+// The journal holds what CommitRequests say, so it is encrypted as they are.
+func TestTheJournalIsEncryptedAsCommitRequestsAre(t *testing.T) {
+	for resource, encrypts := range map[string]bool{"commitrequests.kommit.dev": true, "*.*": true, "gitproviders.kommit.dev": false} {
+		t.Run(resource, func(t *testing.T) {
+			file := storageFile(t)
+			server := runServer(t, file, encrypted(t, encryptionConfig(resource, keyProvider("aesgcm", "one"))))
+			<-server.serving
+			if err := server.rows.Commit(t.Context(), []journal.Step{journal.Put("request/1", []byte(currentValue))}); err != nil {
+				t.Fatal(err)
+			}
+			server.stop()
+			if found := readable(t, file); (len(found) == 0) != encrypts {
+				t.Errorf("the file holds %v in the clear", found)
 			}
 		})
 	}

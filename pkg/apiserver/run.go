@@ -12,6 +12,8 @@ import (
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/component-base/metrics"
 
+	"github.com/kommit-dev/kommit/apis/kommit/v1alpha1"
+	"github.com/kommit-dev/kommit/pkg/journal"
 	"github.com/kommit-dev/kommit/pkg/storage/bolt"
 )
 
@@ -25,17 +27,24 @@ func (o *Options) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return o.serve(ctx, config, func(db *bolt.DB, registry metrics.KubeRegistry) (stop func()) {
-		saving := newSaving(o, config.Generic.ClientConfig, db, registry.MustRegister)
+	return o.serve(ctx, config, func(kept kept, registry metrics.KubeRegistry) (stop func()) {
+		saving := newSaving(o, config.Generic.ClientConfig, kept, registry.MustRegister)
 		saving.addTo(ctx, config)
 		return func() { saving.stop(context.WithoutCancel(ctx)) }
 	})
 }
 
+// kept is what is on disk besides the objects.
+type kept struct {
+	store journal.Store
+	// rows are those of the journal that saving goes on from.
+	rows journal.Rows
+}
+
 // serve is the list of the server's parts, in the order in which they depend on
 // each other. addSaving adds what turns edits into commits, and returns what ends it
 // once the server has stopped.
-func (o *Options) serve(ctx context.Context, config *Config, addSaving func(*bolt.DB, metrics.KubeRegistry) (stop func())) (err error) {
+func (o *Options) serve(ctx context.Context, config *Config, addSaving func(kept, metrics.KubeRegistry) (stop func())) (err error) {
 	encryption, err := o.addEncryption(config)
 	if err != nil {
 		return err
@@ -76,7 +85,12 @@ func (o *Options) serve(ctx context.Context, config *Config, addSaving func(*bol
 	registry.Registerer().MustRegister(db.Collector())
 	config.Metrics = registry
 
-	defer addSaving(db, registry)()
+	saved := kept{store: db, rows: journal.NewRows(db, "saving")}
+	if encryption != nil {
+		// The journal holds the messages of CommitRequests.
+		saved.rows = journal.NewEncryptedRows(saved.rows, encryption.TransformerForResource(v1alpha1.Resource("commitrequests")))
+	}
+	defer addSaving(saved, registry)()
 
 	server, err := New(config)
 	if err != nil {

@@ -25,15 +25,16 @@ import (
 
 	"github.com/kommit-dev/kommit/apis/kommit/v1alpha1"
 	"github.com/kommit-dev/kommit/generated/clientset/versioned"
-	"github.com/kommit-dev/kommit/pkg/storage/bolt"
+	"github.com/kommit-dev/kommit/pkg/journal"
 )
 
 // runningServer is all that Options.Run runs, but for what needs a cluster.
 type runningServer struct {
 	options *Options
 	config  *rest.Config // of "admin"
-	// serving is closed when the API is served.
+	// serving is closed when the API is served, and rows are those of the journal then.
 	serving <-chan struct{}
+	rows    journal.Rows
 	// flushing is held by a test that keeps the server where it flushes.
 	flushing sync.Mutex
 	// tell tells the server to stop.
@@ -78,9 +79,10 @@ func runServer(t *testing.T, file string, change ...func(*Options)) *runningServ
 	}
 	stopped := make(chan error, 1)
 	go func() {
-		stopped <- options.serve(ctx, config, func(db *bolt.DB, registry metrics.KubeRegistry) func() {
+		stopped <- options.serve(ctx, config, func(disk kept, registry metrics.KubeRegistry) func() {
+			s.rows = disk.rows
 			// Without what starts it, which needs a cluster.
-			saving := newSaving(options, nil, db, registry.MustRegister)
+			saving := newSaving(options, nil, disk, registry.MustRegister)
 			config.Windows, config.Audit = newOpenWindows(nil), saving.audit
 			config.PreShutdown = []PreShutdownHook{{"test-flush", func() error {
 				s.flushing.Lock()

@@ -58,19 +58,19 @@ type saving struct {
 	running running
 }
 
-func newSaving(o *Options, cluster *rest.Config, store journal.Store, mustRegister func(...metrics.Registerable)) *saving {
+func newSaving(o *Options, cluster *rest.Config, disk kept, mustRegister func(...metrics.Registerable)) *saving {
 	metrics, captureMetrics := attribution.NewMetrics(), capture.NewMetrics()
 	metrics.Register(mustRegister)
 	captureMetrics.Register(mustRegister)
-	kept := newFactLog(store)
-	rows := journal.NewWriter(journal.NewRows(store, "saving"))
+	kept := newFactLog(disk.store)
+	rows := journal.NewWriter(disk.rows)
 	recovered := recovery.New(rows)
 	facts := attribution.NewFacts(attribution.FactsConfig{LateAfter: o.AttributionGrace, Keeper: kept, Metrics: metrics})
 	return &saving{
 		options: o,
 		cluster: cluster,
 		kept:    kept,
-		indexes: journal.NewTable(store, fmt.Sprintf("indexes-%d", manifest.IndexVersion)),
+		indexes: journal.NewTable(disk.store, fmt.Sprintf("indexes-%d", manifest.IndexVersion)),
 		facts:   facts,
 		joiner:  attribution.NewJoiner(attribution.JoinerConfig{Facts: facts, Grace: o.AttributionGrace, Metrics: metrics}),
 		rows:    rows,

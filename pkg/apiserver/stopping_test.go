@@ -161,7 +161,7 @@ func TestTheJournalIsWrittenToItsEnd(t *testing.T) {
 					t.Errorf("all parts have ended: %t, want %t", ended, test.ended)
 				}
 				var found []string
-				if err := rows.Scan("", func(key string, _ []byte) error {
+				if err := rows.Scan(t.Context(), "", func(key string, _ []byte) error {
 					found = append(found, key)
 					return nil
 				}); err != nil || strings.Join(found, " ") != test.rows {
