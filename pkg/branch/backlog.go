@@ -31,6 +31,9 @@ type entry struct {
 	refused bool
 	// dropped: its target was suspended while it was being pushed.
 	dropped bool
+	// sought: its target was suspended when a commit that had been made of it could be on
+	// the remote. It is looked for there, and not made again (W16, W18).
+	sought bool
 
 	// destination is where the session sends it.
 	destination destination
@@ -226,9 +229,11 @@ func (p *Pool) settle(w *worker, repository *git.Repository, results []result) {
 			}
 			p.complete(w, e, r.built)
 			continue
-		case e.dropped:
+		case e.dropped && len(e.attempts) == 0:
 			p.drop(e)
 			continue
+		case e.dropped:
+			e.dropped, e.sought = false, true
 		case !r.tried:
 			continue
 		}
@@ -300,6 +305,10 @@ func (p *Pool) setAside(w *worker, e *entry) {
 func (p *Pool) complete(w *worker, e *entry, built git.Built) {
 	if built.Err != nil && e.skipPath(built.Err) {
 		return // the next session makes it without that path
+	}
+	if e.sought && built.Hash == "" {
+		p.drop(e)
+		return
 	}
 	defer p.remove(e)
 	if built.Err != nil {
@@ -376,20 +385,24 @@ func (p *Pool) supersede(done *entry) {
 	}
 }
 
-// suspend fails what is not on its way to the remote yet, and what is on its way
-// should it not arrive (W18). Caller must hold mu.
+// suspend fails what is not on its way to the remote yet, and what is or was on its
+// way should it not be there (W18). Caller must hold mu.
 func (p *Pool) suspend(target types.NamespacedName) {
 	b := p.backlogs[target]
 	if b == nil {
 		return
 	}
 	for _, e := range slices.Clone(b.entries) {
-		if e.pushing {
+		switch {
+		case e.pushing:
 			e.dropped = true
-			continue
+		case len(e.attempts) > 0:
+			e.sought, e.refused = true, false
+		default:
+			p.drop(e)
 		}
-		p.drop(e)
 	}
+	p.dispatch(target)
 }
 
 // drop takes out an entry that comes to nothing because its target is suspended.

@@ -17,7 +17,8 @@ import (
 	"github.com/kommit-dev/kommit/pkg/window"
 )
 
-// commit says what Git has to do for an entry: nothing once it is settled. It is a
+// commit says what Git has to do for an entry: nothing once it is settled or only
+// sought. It is a
 // pure function of the write, the destination and the tree it is built on (G3, G5).
 func (e *entry) commit() git.Commit {
 	w, d := e.write, e.destination
@@ -25,9 +26,9 @@ func (e *entry) commit() git.Commit {
 		Author:     author(w, d),
 		Committer:  git.Signature{Name: d.committer.Name, Email: d.committer.Email, When: w.Closed},
 		Message:    func(changed []string) string { return window.Message(w, changed) },
-		AllowEmpty: w.AllowEmpty() && !e.settled,
+		AllowEmpty: w.AllowEmpty() && !e.settled && !e.sought,
 		Edit: func(ctx context.Context, tree *git.Tree) (files []git.File, err error) {
-			if e.settled {
+			if e.settled || e.sought {
 				return nil, nil
 			}
 			files, e.unsaved, err = edit(ctx, tree, d.layout, w.Changes, e.skip)

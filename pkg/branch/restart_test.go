@@ -340,3 +340,52 @@ func TestC9WhatWaitsIsNotDifferent(t *testing.T) {
 		t.Errorf("orphans are %+v of a target that does not prune", orphans)
 	}
 }
+
+// W16, W18: what was pushed when the target was suspended is Committed, also when
+// nobody saw the answer; what was not is dropped, and does not come with the resume.
+func TestW18WhatWasPushedBeforeTheSuspensionIsCommitted(t *testing.T) {
+	for name, test := range map[string]struct {
+		reject bool
+		reason string
+		want   []string
+	}{
+		"pushed":   {false, v1alpha1.ReasonCommitted, []string{"alice: One"}},
+		"rejected": {true, v1alpha1.ReasonTargetSuspended, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			var failing atomic.Bool
+			w.client.PrependReactor("update", "commitrequests", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return failing.Load(), nil, errors.New("no storage")
+			})
+			if test.reject {
+				w.repository.MustHook("pre-receive", "echo no >&2; exit 1")
+			}
+			w.edit("alice", "a", "one")
+			failing.Store(!test.reject)
+			w.save("alice", "first", "One")
+			if test.reject {
+				w.await("first", v1alpha1.ReasonRemoteRejected)
+			} else {
+				w.awaitPush()
+			}
+			if err := w.pool.journal.Sync(w.ctx); err != nil {
+				t.Fatal(err)
+			}
+			w.kill()
+			targets := w.client.KommitV1alpha1().GitTargets(namespace)
+			target, err := targets.Get(w.ctx, "prod", metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			target.Generation++
+			target.Spec.Suspend = true
+			w.must(targets.Update(w.ctx, target, metav1.UpdateOptions{}))
+			failing.Store(false)
+			w.start()
+			w.await("first", test.reason)
+			w.wantSubjects(test.want...)
+			w.wantNothingLeft()
+		})
+	}
+}

@@ -242,7 +242,7 @@ func (e *entry) made(built git.Built) bool {
 // earlier commit of their target that is not on the remote yet.
 func (p *Pool) settleUnchanged(batch []*entry, built []git.Built) {
 	for i, e := range batch {
-		if built[i].Hash != "" || built[i].Err != nil || e.settled || e.write.Request == nil || slices.ContainsFunc(batch[:i], func(earlier *entry) bool {
+		if built[i].Hash != "" || built[i].Err != nil || e.settled || e.sought || e.write.Request == nil || slices.ContainsFunc(batch[:i], func(earlier *entry) bool {
 			return earlier.write.Target == e.write.Target && !earlier.settled
 		}) {
 			continue

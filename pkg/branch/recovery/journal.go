@@ -30,7 +30,7 @@ type Journal struct {
 	windows  map[string]*windowRow
 	requests map[types.UID]*request
 	taken    taken
-	// places and uncompared are what Load found.
+	// places are what Load found, and uncompared has it, too.
 	places     map[Source][]byte
 	uncompared map[types.NamespacedName]bool
 }
@@ -187,11 +187,17 @@ func (j *Journal) Over(w window.Write, discarded bool) {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	j.over(w, discarded)
+}
+
+// over is Over. Caller must hold mu.
+func (j *Journal) over(w window.Write, discarded bool) {
 	if j.windows[w.Name] == nil {
 		return
 	}
 	var steps []journal.Step
 	if discarded {
+		j.uncompared[w.Target] = true
 		steps = append(steps, journal.Put(uncomparedRows+w.Target.String(), nil))
 	} else {
 		for _, c := range w.Changes {

@@ -16,6 +16,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kommit-dev/kommit/apis/kommit/v1alpha1"
 	"github.com/kommit-dev/kommit/pkg/journal"
 	"github.com/kommit-dev/kommit/pkg/window"
 )
@@ -194,7 +195,7 @@ func (l *loading) recovered() Recovered {
 		l.order = max(l.order, row.Closed.Order)
 		write := l.write(name, row, asked)
 		if asked != nil && asked.End != nil {
-			l.rows.Append(l.drop(nil, name)...)
+			l.over(write, asked.End.Reason == v1alpha1.ReasonTargetSuspended)
 			continue
 		}
 		orders[name] = row.Closed.Order
