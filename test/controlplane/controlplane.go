@@ -23,6 +23,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/kommit-dev/kommit/test/controlplane/build"
@@ -269,6 +270,12 @@ func (cp *ControlPlane) KillProcess(p *Process) error {
 	err := cp.forget(p)
 	p.Kill()
 	return err
+}
+
+// TerminateProcess sends SIGTERM and returns at once: how long the process takes is
+// its own affair, and Process.Wait says how it ended. Wait does not report it.
+func (cp *ControlPlane) TerminateProcess(p *Process) error {
+	return errors.Join(cp.forget(p), p.Signal(syscall.SIGTERM))
 }
 
 // RestartAPIServer stops kube-apiserver and starts it again, on the same port and

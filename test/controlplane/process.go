@@ -98,6 +98,20 @@ func (p *Process) PID() int { return p.process.Pid }
 // Exited is closed when the process has ended and was reaped.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
+// Wait returns when the process has ended: nil for exit code 0, else an *ExitedError;
+// or with ctx's error when that ends first.
+func (p *Process) Wait(ctx context.Context) error {
+	select {
+	case <-p.exited:
+	case <-ctx.Done():
+		return fmt.Errorf("%s runs still (log: %s): %w", p.Name, p.LogFile, ctx.Err())
+	}
+	if p.err != nil {
+		return &ExitedError{Name: p.Name, LogFile: p.LogFile, Err: p.err}
+	}
+	return nil
+}
+
 // Signal sends a signal to the process alone. It fails with
 // os.ErrProcessDone when the process has ended.
 func (p *Process) Signal(s syscall.Signal) error { return p.process.Signal(s) }
