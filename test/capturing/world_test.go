@@ -9,7 +9,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -24,6 +23,7 @@ import (
 	"github.com/kommit-dev/kommit/test/controlplane"
 	"github.com/kommit-dev/kommit/test/gitserver"
 	"github.com/kommit-dev/kommit/test/stack"
+	"github.com/kommit-dev/kommit/test/stack/stacktest"
 )
 
 const (
@@ -40,43 +40,11 @@ const (
 var running *stack.Stack
 
 func TestMain(m *testing.M) {
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "kommit-capturing-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	ctx := context.Background()
-	_, noCompiler := exec.LookPath("gcc")
-	running, err = stack.Start(ctx, stack.Config{
-		Dir: dir, Log: os.Stderr, RaceDetector: noCompiler == nil,
+	os.Exit(stacktest.Run(m, stack.Config{
 		// Batches, as kube-apiserver sends them by default, but for the wait of 30 s.
 		AuditFlags: []string{"--audit-webhook-mode=batch", "--audit-webhook-batch-max-wait=1s"},
 		ServerArgs: []string{"--attribution-grace=" + grace.String(), "--catch-up-timeout=1m"},
-	})
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "%v\nlogs are kept in %s/log\n", err, dir)
-		return 1
-	}
-	code := m.Run()
-	stopping, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	if err := running.Stop(stopping); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	if code != 0 {
-		fmt.Fprintf(os.Stderr, "logs are kept in %s/log\n", dir)
-		return code
-	}
-	if err := os.RemoveAll(dir); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return 0
+	}, func(s *stack.Stack) { running = s }))
 }
 
 // shop is a namespace with a repository, in which alice and bob may edit.

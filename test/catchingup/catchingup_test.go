@@ -6,8 +6,6 @@ package catchingup
 import (
 	"context"
 	"fmt"
-	"os"
-	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +18,7 @@ import (
 	"github.com/kommit-dev/kommit/generated/clientset/versioned"
 	"github.com/kommit-dev/kommit/test/controlplane"
 	"github.com/kommit-dev/kommit/test/stack"
+	"github.com/kommit-dev/kommit/test/stack/stacktest"
 )
 
 const (
@@ -38,11 +37,16 @@ type world struct {
 
 func start(t *testing.T) *world {
 	t.Helper()
-	_, noCompiler := exec.LookPath("gcc")
 	w := &world{}
-	var err error
-	w.stack, err = stack.Start(t.Context(), stack.Config{
-		Dir: t.TempDir(), Log: os.Stderr, RaceDetector: noCompiler == nil,
+	t.Cleanup(func() { // after the stack
+		if w.gate == nil {
+			return
+		}
+		if err := w.gate.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	w.stack = stacktest.Start(t, stack.Config{
 		// Batches, as kube-apiserver sends them by default, but for the wait of 30 s.
 		AuditFlags: []string{"--audit-webhook-mode=batch", "--audit-webhook-batch-max-wait=1s"},
 		ServerArgs: []string{"--catch-up-timeout=10s"},
@@ -54,20 +58,7 @@ func start(t *testing.T) *world {
 			return w.gate.address(), nil
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		w.gate.set(false)
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
-		defer cancel()
-		if err := w.stack.Stop(ctx); err != nil {
-			t.Error(err)
-		}
-		if err := w.gate.close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { w.gate.set(false) })
 	users := make([]string, savers)
 	for i := range users {
 		users[i] = fmt.Sprintf("saver-%d", i)

@@ -7,14 +7,11 @@
 package e2e
 
 import (
-	"context"
-	"fmt"
 	"os"
-	"os/exec"
 	"testing"
-	"time"
 
 	"github.com/kommit-dev/kommit/test/stack"
+	"github.com/kommit-dev/kommit/test/stack/stacktest"
 )
 
 // running is shared by all tests; each has a namespace and a repository of its
@@ -22,44 +19,5 @@ import (
 var running *stack.Stack
 
 func TestMain(m *testing.M) {
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "kommit-e2e-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	ctx := context.Background()
-	if running, err = stack.Start(ctx, stack.Config{Dir: dir, Log: os.Stderr, RaceDetector: cgo()}); err != nil {
-		fmt.Fprintf(os.Stderr, "%v\nlogs are kept in %s/log\n", err, dir)
-		return 1
-	}
-	code := m.Run()
-	stopping, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	if err := running.Stop(stopping); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	if races := raceReports(running.ControlPlane.LogDir()); races != "" {
-		fmt.Fprintf(os.Stderr, "kommit-apiserver has data races:\n%s\n", races)
-		code = 1
-	}
-	if code != 0 {
-		fmt.Fprintf(os.Stderr, "logs are kept in %s/log\n", dir)
-		return code
-	}
-	if err := os.RemoveAll(dir); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return 0
-}
-
-// cgo says whether the race detector can be linked on this machine.
-func cgo() bool {
-	_, err := exec.LookPath("gcc")
-	return err == nil
+	os.Exit(stacktest.Run(m, stack.Config{}, func(s *stack.Stack) { running = s }))
 }

@@ -4,9 +4,7 @@
 package e2e
 
 import (
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -198,17 +196,4 @@ func (s *shop) git(args ...string) string {
 // path of an object's file (C13).
 func (s *shop) path(resource, name string) string {
 	return "clusters/test/" + s.namespace + "/" + resource + "/" + name + ".yaml"
-}
-
-// raceReports returns what the race detector wrote to the server's log.
-func raceReports(logDir string) string {
-	log, err := os.ReadFile(filepath.Join(logDir, stack.ServerProcess+".log"))
-	if err != nil {
-		return err.Error()
-	}
-	_, report, found := strings.Cut(string(log), "WARNING: DATA RACE")
-	if !found {
-		return ""
-	}
-	return report[:min(len(report), 8192)]
 }
