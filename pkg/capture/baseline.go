@@ -123,6 +123,8 @@ type part struct {
 	listed []listing
 	// others exist and are captured by nobody; a file of that name stays.
 	others map[string]bool
+	// untold are those of the objects of which the resync will tell the target.
+	untold []string
 }
 
 // listing is one listed object.
@@ -246,7 +248,8 @@ func (c *Capture) settle(ctx context.Context, target types.NamespacedName, parts
 		differs[change.Object] = change
 	}
 	var resync []window.Change
-	for _, p := range parts {
+	for i := range parts {
+		p := &parts[i]
 		rest := make(chan []window.Change, 1)
 		if !p.source.do(func(ctx context.Context) {
 			rest <- p.settle(ctx, differs, orphans)
@@ -266,8 +269,14 @@ func (c *Capture) settle(ctx context.Context, target types.NamespacedName, parts
 			return err
 		}
 	}
-	for _, p := range parts {
+	for i := range parts {
+		p := &parts[i]
 		p.source.mu.Lock()
+		for _, name := range p.untold {
+			r := p.source.records[name]
+			r.members = p.source.with(r.members, p.claim)
+			p.source.records[name] = r
+		}
 		p.claim.done = max(p.claim.done, p.wanted)
 		p.source.mu.Unlock()
 	}
@@ -295,8 +304,6 @@ func (p *part) settle(ctx context.Context, differs map[window.Object]window.Chan
 			continue // the watch has told of another version, or will
 		}
 		told := find(r.members, p.claim.target)
-		r.members = s.with(r.members, p.claim)
-		s.records[l.object.Name] = r
 		change, differ := differs[l.object]
 		switch {
 		case told != nil || !differ:
@@ -307,7 +314,11 @@ func (p *part) settle(ctx context.Context, differs map[window.Object]window.Chan
 			own = append(own, handing{l.sight, change, true})
 		default:
 			rest = append(rest, change)
+			p.untold = append(p.untold, l.object.Name)
+			continue // one that is not taken has to be found again
 		}
+		r.members = s.with(r.members, p.claim)
+		s.records[l.object.Name] = r
 	}
 	if target.prune {
 		for _, object := range orphans {
@@ -369,8 +380,11 @@ func (c *Capture) forget(ctx context.Context, target types.NamespacedName) {
 				r.members = s.shared(slices.DeleteFunc(slices.Clone(r.members), func(m *claim) bool { return m.target == target }))
 				s.records[name] = r
 			}
+			if own := find(s.claims, target); own != nil {
+				own.wanted++
+				own.owed = max(0, own.owed-1)
+			}
 			s.mu.Unlock()
-			s.want(target)
 			c.startBaseline(ctx, target)
 		})
 	}

@@ -247,10 +247,11 @@ func (c *Capture) target(name types.NamespacedName) (target, bool) {
 // statuses. It returns when it has to run again by itself, 0 for never.
 func (c *Capture) reconcile(ctx context.Context) time.Duration {
 	targets, rules := c.desired()
-	before := *c.targets.Swap(&targets)
 	plan := c.plan(rules, targets)
 
 	c.mu.Lock()
+	before := *c.targets.Swap(&targets)
+	stale := c.stale(before, targets) // before a place can say that they were compared
 	sources := maps.Clone(c.sources)
 	for key, s := range sources {
 		if plan.claims[key] == nil {
@@ -273,21 +274,18 @@ func (c *Capture) reconcile(ctx context.Context) time.Duration {
 	c.mu.Unlock()
 
 	for key, s := range sources {
-		s.claim(ctx, plan.claims[key])
+		s.claim(ctx, plan.claims[key], stale)
 	}
 	for _, s := range fresh {
 		s.run(ctx) // knowing who claims it
 	}
-	discarded := c.takeDiscarded(targets)
 	for name, t := range targets {
 		was, known := before[name]
 		if known && was != t {
 			c.Retry(name)
 		}
-		resumed := known && was.suspended && !t.suspended
-		replaced := known && was.uid != t.uid // its branch may be another one
-		if resumed || replaced || discarded[name] {
-			c.forget(ctx, name) // W18
+		if stale[name] {
+			c.forget(ctx, name)
 		}
 	}
 	c.changed.wake()
@@ -312,26 +310,26 @@ func (c *Capture) Recompare(target types.NamespacedName) {
 	}
 }
 
-// takeDiscarded returns the targets to be compared now. Those that are suspended
-// are kept; what was handed on of them would be discarded again.
-func (c *Capture) takeDiscarded(targets map[types.NamespacedName]target) map[types.NamespacedName]bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	taken := map[types.NamespacedName]bool{}
-	for name := range c.discarded {
-		t, exists := targets[name]
-		if exists && t.suspended {
-			continue
-		}
-		delete(c.discarded, name)
-		taken[name] = exists
-		if exists {
+// stale returns the targets of which all is to be compared with Git now: whose changes
+// came to nothing, or may have (W18), and those that were replaced, whose branch may
+// be another one. Of those that are suspended it would come to nothing again; they are
+// kept.
+// Caller must hold mu, and forget them.
+func (c *Capture) stale(before, targets map[types.NamespacedName]target) map[types.NamespacedName]bool {
+	stale := map[types.NamespacedName]bool{}
+	for name, t := range targets {
+		was, known := before[name]
+		resumed := known && was.suspended && !t.suspended
+		replaced := known && was.uid != t.uid
+		if resumed || replaced || c.discarded[name] && !t.suspended {
+			stale[name] = true
 			for _, s := range c.sources {
-				s.want(name) // before anybody can say that it was compared
+				s.owe(name)
 			}
 		}
 	}
-	return taken
+	maps.DeleteFunc(c.discarded, func(name types.NamespacedName, _ bool) bool { return !targets[name].suspended })
+	return stale
 }
 
 // sourcesOf returns the sources that a target claims something of, with the claim.

@@ -74,6 +74,10 @@ type cluster struct {
 	watches map[string]int
 	// exact are the lists of the past.
 	exact []string
+	// down: the past is answered 503.
+	down bool
+	// silent resources' watches begin with nothing: what they should is kept.
+	silent map[schema.GroupVersionResource]bool
 }
 
 type logged struct {
@@ -91,7 +95,7 @@ func newCluster() *cluster {
 		revision: 100,
 		objects:  map[schema.GroupVersionResource]map[string]*unstructured.Unstructured{},
 		log:      map[schema.GroupVersionResource][]logged{}, watchers: map[schema.GroupVersionResource][]*watch.RaceFreeFakeWatcher{},
-		forbidden: map[string]bool{}, absent: map[schema.GroupVersionResource]bool{}, held: map[string]bool{}, kept: map[schema.GroupVersionResource][]watch.Event{}, lists: map[string]int{}, watches: map[string]int{},
+		forbidden: map[string]bool{}, absent: map[schema.GroupVersionResource]bool{}, held: map[string]bool{}, kept: map[schema.GroupVersionResource][]watch.Event{}, lists: map[string]int{}, watches: map[string]int{}, silent: map[schema.GroupVersionResource]bool{},
 	}
 	c.dynamic.PrependReactor("list", "*", c.list)
 	c.dynamic.PrependWatchReactor("*", c.watch)
@@ -113,8 +117,16 @@ func (c *cluster) list(action clienttesting.Action) (bool, runtime.Object, error
 	at, objects := c.revision, c.objects[gvr]
 	if options := action.(clienttesting.ListActionImpl).ListOptions; options.ResourceVersionMatch == metav1.ResourceVersionMatchExact {
 		at, _ = strconv.Atoi(options.ResourceVersion)
-		if at < c.compacted {
+		switch {
+		case c.down:
+			return true, nil, apierrors.NewServiceUnavailable("down")
+		case at < c.compacted:
 			return true, nil, apierrors.NewResourceExpired("compacted")
+		case at > c.revision:
+			// As kube-apiserver 1.37 says it, after its own and the client's patience.
+			err := apierrors.NewTimeoutError("too large resource version", 1)
+			err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge}}
+			return true, nil, err
 		}
 		c.exact = append(c.exact, fmt.Sprintf("%s at %d", gvr.Resource, at))
 		objects = c.asOf(gvr, at)
@@ -177,7 +189,11 @@ func (c *cluster) watch(action clienttesting.Action) (bool, watch.Interface, err
 	c.watches[gvr.Resource]++
 	w := watch.NewRaceFreeFake()
 	for _, l := range c.log[gvr] {
-		if l.revision > from {
+		switch {
+		case l.revision <= from:
+		case c.silent[gvr]:
+			c.kept[gvr] = append(c.kept[gvr], l.event)
+		default:
 			w.Action(l.event.Type, l.event.Object)
 		}
 	}

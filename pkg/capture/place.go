@@ -68,12 +68,18 @@ func (c *Capture) savePlaces(ctx context.Context) {
 		case <-ticker.C:
 		}
 		c.mu.Lock()
-		for _, s := range c.sources {
-			if place, ok := s.nextPlace(); ok {
-				c.Places.Save(s.key.scope(), place)
-			}
-		}
+		c.saveChanged()
 		c.mu.Unlock()
+	}
+}
+
+// saveChanged saves the places that changed.
+// Caller must hold mu.
+func (c *Capture) saveChanged() {
+	for _, s := range c.sources {
+		if place, ok := s.nextPlace(); ok {
+			c.Places.Save(s.key.scope(), place)
+		}
 	}
 }
 
@@ -114,7 +120,7 @@ func (s *source) nextPlace() (Place, bool) {
 		}
 	}
 	for _, c := range s.claims {
-		if c.done == c.wanted && !comparing[c.target] {
+		if c.settled() && !comparing[c.target] {
 			place.Compared = append(place.Compared, c.describe(s.capture))
 		}
 	}
@@ -193,7 +199,11 @@ func (s *source) listFrom(ctx context.Context) (*unstructured.UnstructuredList, 
 		case gone(err):
 			klog.FromContext(ctx).Info("What was written since the server ended is not known any more: the objects are compared with Git as they are",
 				"resource", s.key.resource.GroupResource(), "namespace", s.key.namespace, "resourceVersion", from.ResourceVersion, "err", err)
-			s.startAnew(ctx)
+			until := from.ResourceVersion
+			if ahead(err) {
+				until = "" // it is of another history: no version of this one is before it
+			}
+			s.startAnew(ctx, until)
 			return nil, false, nil
 		case err != nil:
 			return nil, true, err
@@ -214,19 +224,25 @@ func (s *source) listFrom(ctx context.Context) (*unstructured.UnstructuredList, 
 // gone says whether a resourceVersion cannot be had: it was compacted, or is of a
 // future that a restored cluster does not know.
 func gone(err error) bool {
-	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsTimeout(err) && apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
+	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || ahead(err)
+}
+
+// ahead says whether the cluster has not come to a resourceVersion.
+func ahead(err error) bool {
+	return apierrors.IsTimeout(err) && apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }
 
 // startAnew gives up where the source was: all that it serves is compared with Git.
-func (s *source) startAnew(ctx context.Context) {
+// until is the resourceVersion up to which the targets were told of everything, empty
+// if that says nothing.
+func (s *source) startAnew(ctx context.Context, until string) {
 	s.mu.Lock()
-	past := s.from.ResourceVersion
 	s.from = nil
 	var targets []types.NamespacedName
 	for _, c := range s.claims {
 		if c.done == c.wanted {
 			c.wanted++
-			c.toldUntil = past
+			c.toldUntil = until
 			targets = append(targets, c.target)
 		}
 	}
@@ -237,17 +253,23 @@ func (s *source) startAnew(ctx context.Context) {
 	}
 }
 
-// compared says that nothing of a target has to be compared any more, if that is so.
+// compared saves what a comparison changed, and says that nothing of a target has to be
+// compared any more, if that is so. The places go first: while what it found has not
+// arrived they say that the target was not compared, and nothing else may then.
 func (c *Capture) compared(target types.NamespacedName) {
+	if c.Places == nil {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.Places == nil || !c.uncompared[target] || c.discarded[target] {
+	c.saveChanged()
+	if !c.uncompared[target] || c.discarded[target] {
 		return
 	}
 	for _, s := range c.sources {
 		s.mu.Lock()
 		claim := find(s.claims, target)
-		behind := claim != nil && claim.done < claim.wanted
+		behind := claim != nil && !claim.settled()
 		s.mu.Unlock()
 		if behind {
 			return

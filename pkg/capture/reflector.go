@@ -183,7 +183,8 @@ func (s *source) do(work func(context.Context)) bool {
 
 // claim makes the source serve these claims. A claim that is new asks for a
 // baseline; one that says the same as before stays the same claim.
-func (s *source) claim(ctx context.Context, claims []*claim) {
+// What the process before compared is not compared again, but that of stale targets.
+func (s *source) claim(ctx context.Context, claims []*claim, stale map[types.NamespacedName]bool) {
 	slices.SortFunc(claims, func(a, b *claim) int {
 		return compareNames(a.target, b.target)
 	})
@@ -194,8 +195,8 @@ func (s *source) claim(ctx context.Context, claims []*claim) {
 			claims[i] = old
 			continue
 		}
-		if s.from != nil && !s.claimed && slices.Contains(s.from.Compared, next.describe(s.capture)) {
-			continue // the process before compared it
+		if s.from != nil && !s.claimed && !stale[next.target] && slices.Contains(s.from.Compared, next.describe(s.capture)) {
+			continue
 		}
 		next.wanted = 1
 		added = append(added, next.target)
@@ -208,13 +209,12 @@ func (s *source) claim(ctx context.Context, claims []*claim) {
 	}
 }
 
-// want asks for another baseline of a target's claim, if there is one; who starts it
-// comes after.
-func (s *source) want(target types.NamespacedName) {
+// owe notes that a target's claim, if there is one, will have to be compared again.
+func (s *source) owe(target types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if own := find(s.claims, target); own != nil {
-		own.wanted++
+		own.owed++
 	}
 }
 

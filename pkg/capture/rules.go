@@ -55,7 +55,14 @@ type claim struct {
 	// toldUntil is the resourceVersion up to which the process before told the target of
 	// everything; empty if that is not known. Guarded by source.mu.
 	toldUntil string
+	// owed counts the reasons that are known, and wanted as soon as the worker has made
+	// the objects new to the target. Guarded by source.mu.
+	owed int
 }
+
+// settled reports whether the claim was compared, and has to be for no other reason.
+// Caller must hold source.mu.
+func (c *claim) settled() bool { return c.done >= c.wanted && c.owed == 0 }
 
 func (c *claim) selects(name string, set labels.Set) bool {
 	return slices.ContainsFunc(c.selectors, func(s selector) bool { return s.selects(name, set) })

@@ -254,13 +254,8 @@ func (s *source) replace(ctx context.Context, objects []*unstructured.Unstructur
 	if first || compareVersions(s.position, resourceVersion) < 0 {
 		s.position = resourceVersion
 	}
-	s.mu.Unlock()
-	if first {
-		// Before anything of the source is handed on: what is taken of it then comes after
-		// the place, also in the next process.
-		s.capture.savePlace(s)
-	}
-	s.mu.Lock()
+	// With the position: a place that covers objects nobody was told of must not say that
+	// they were compared.
 	var targets []types.NamespacedName
 	if fresh || first {
 		for _, c := range s.claims {
@@ -273,6 +268,11 @@ func (s *source) replace(ctx context.Context, objects []*unstructured.Unstructur
 		}
 	}
 	s.mu.Unlock()
+	if first {
+		// Before anything of the source is handed on: what is taken of it then comes after
+		// the place, also in the next process.
+		s.capture.savePlace(s)
+	}
 	for _, target := range targets {
 		s.capture.startBaseline(ctx, target)
 	}
@@ -288,7 +288,7 @@ func (s *source) toldBefore(seen sight) []*claim {
 	}
 	var told []*claim
 	for _, c := range s.claims {
-		if c.done == c.wanted && c.selects(seen.object.Name, seen.labels) {
+		if c.settled() && c.selects(seen.object.Name, seen.labels) {
 			told = append(told, c)
 		}
 	}
