@@ -4,6 +4,7 @@
 package capture
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -78,22 +79,42 @@ func (s *source) catchUp(ctx context.Context, claim *claim) error {
 	if err != nil {
 		return lag("", err)
 	}
+	// What a source that goes on from the past has to see gone, only its list tells.
+	if object, err := s.await(ctx, func() (string, bool) { return "", s.synced }); err != nil {
+		return lag(object, err)
+	}
+	s.mu.Lock()
 	goals := s.goals(claim, list)
+	s.mu.Unlock()
+	object, err := s.await(ctx, func() (string, bool) {
+		object, done := s.reached(claim, goals)
+		if !done {
+			return object, false
+		}
+		// What was made and deleted before the list may have been seen made only.
+		return s.reached(claim, s.departures(claim, list))
+	})
+	if err != nil {
+		return lag(object, err)
+	}
+	return nil
+}
+
+// await returns once it is so, or why it cannot be, with the object that is missing.
+// It asks with mu held.
+func (s *source) await(ctx context.Context, is func() (string, bool)) (string, error) {
 	for {
 		changed := s.capture.changed.wait()
-		object, done := s.reached(claim, goals)
+		s.mu.Lock()
+		object, done := is()
+		failure := s.failure
+		s.mu.Unlock()
 		if done {
-			return nil
+			return "", nil
 		}
 		select {
 		case <-ctx.Done():
-			s.mu.Lock()
-			failure := s.failure
-			s.mu.Unlock()
-			if failure != nil {
-				return lag(object, failure)
-			}
-			return lag(object, context.Cause(ctx))
+			return object, cmp.Or(failure, context.Cause(ctx))
 		case <-changed:
 		}
 	}
@@ -101,21 +122,12 @@ func (s *source) catchUp(ctx context.Context, claim *claim) error {
 
 // goals of a list: what it shows is to be seen, what it does not show to be seen
 // gone.
+// Caller must hold mu.
 func (s *source) goals(claim *claim, list *metav1.PartialObjectMetadataList) []goal {
-	var goals []goal
-	listed := map[string]types.UID{}
+	goals := s.departures(claim, list)
 	for i := range list.Items {
-		item := &list.Items[i]
-		listed[item.Name] = item.UID
-		if claim.selects(item.Name, item.Labels) {
+		if item := &list.Items[i]; claim.selects(item.Name, item.Labels) {
 			goals = append(goals, goal{name: item.Name, uid: item.UID, version: item.ResourceVersion})
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for name, r := range s.records {
-		if find(r.members, claim.target) != nil && listed[name] != r.uid && compareVersions(r.resourceVersion, list.ResourceVersion) <= 0 {
-			goals = append(goals, goal{name: name, uid: r.uid, version: list.ResourceVersion, gone: true})
 		}
 	}
 	// Deletions that were seen before the list have to be delivered too, as have the
@@ -130,11 +142,33 @@ func (s *source) goals(claim *claim, list *metav1.PartialObjectMetadataList) []g
 	return goals
 }
 
+// departures are the goals of what the target was told of and the list does not show,
+// or shows as none of its own.
+// Caller must hold mu.
+func (s *source) departures(claim *claim, list *metav1.PartialObjectMetadataList) []goal {
+	listed := make(map[string]*metav1.PartialObjectMetadata, len(list.Items))
+	for i := range list.Items {
+		listed[list.Items[i].Name] = &list.Items[i]
+	}
+	var goals []goal
+	for name, r := range s.records {
+		if find(r.members, claim.target) == nil || compareVersions(r.resourceVersion, list.ResourceVersion) > 0 {
+			continue
+		}
+		switch item := listed[name]; {
+		case item == nil || item.UID != r.uid:
+			goals = append(goals, goal{name: name, uid: r.uid, version: list.ResourceVersion, gone: true})
+		case !claim.selects(name, item.Labels):
+			goals = append(goals, goal{name: name, uid: r.uid, version: item.ResourceVersion})
+		}
+	}
+	return goals
+}
+
 // reached reports whether all goals are, and if not, an object that is missing.
+// Caller must hold mu.
 func (s *source) reached(claim *claim, goals []goal) (string, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.synced || claim.done < claim.wanted {
+	if !s.synced || !claim.settled() {
 		return "", false
 	}
 	for _, g := range goals {
