@@ -19,6 +19,9 @@ func (s *Stack) buildKommit(ctx context.Context) (string, error) {
 	if s.config.RaceDetector {
 		dir += "-race"
 	}
+	if s.config.Failpoints {
+		dir += "-failpoints"
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
@@ -30,6 +33,9 @@ func (s *Stack) buildKommit(ctx context.Context) (string, error) {
 	cgo := "CGO_ENABLED=0"
 	if s.config.RaceDetector {
 		server, cgo = append([]string{server[0], "-race"}, server[1:]...), "CGO_ENABLED=1"
+	}
+	if s.config.Failpoints {
+		server = append([]string{server[0], "-tags=failpoints"}, server[1:]...)
 	}
 	if err := s.goCommand(ctx, cgo, server...); err != nil {
 		return "", err

@@ -4,9 +4,14 @@
 package stack
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"io/fs"
+	"os"
 	"strings"
 	"text/template"
+	"time"
 
 	"github.com/kommit-dev/kommit/test/controlplane"
 )
@@ -20,6 +25,10 @@ type Shop struct {
 	Attribution string
 	// Path is the target's; empty for the root.
 	Path string
+	// URL of the repository; empty for the Git server's own.
+	URL string
+	// IdleTimeout and MaxDuration are the target's; zero for the defaults.
+	IdleTimeout, MaxDuration time.Duration
 }
 
 var shopManifests = template.Must(template.New("shop").Parse(`
@@ -77,6 +86,15 @@ spec:
     name: git
   branch: {{.Branch}}
   path: {{printf "%q" .Path}}
+{{- if or .IdleTimeout .MaxDuration}}
+  window:
+{{- with .IdleTimeout}}
+    idleTimeout: {{.}}
+{{- end}}
+{{- with .MaxDuration}}
+    maxDuration: {{.}}
+{{- end}}
+{{- end}}
 {{- with .Attribution}}
   attribution: {{.}}
 {{- end}}
@@ -96,18 +114,21 @@ spec:
     resources: ["configmaps", "services"]
 `))
 
-// SetUpShop makes the repository and everything in the namespace, as an
+// SetUpShop makes the repository, unless another shop has it already, and everything in the namespace, as an
 // administrator, and returns when kommit says that all of it is ready.
 func (s *Stack) SetUpShop(ctx context.Context, shop Shop) error {
-	repository, err := s.Git.Create(ctx, shop.Repository)
-	if err != nil {
-		return err
+	repository := s.Git.Repository(shop.Repository)
+	if _, err := os.Stat(repository.Dir); errors.Is(err, fs.ErrNotExist) {
+		if repository, err = s.Git.Create(ctx, shop.Repository); err != nil {
+			return err
+		}
 	}
 	var manifests strings.Builder
-	err = shopManifests.Execute(&manifests, struct {
+	shop.URL = cmp.Or(shop.URL, repository.URL)
+	err := shopManifests.Execute(&manifests, struct {
 		Shop
-		URL, Username, Password string
-	}{shop, repository.URL, GitUsername, GitPassword})
+		Username, Password string
+	}{shop, GitUsername, GitPassword})
 	if err != nil {
 		return err
 	}

@@ -35,6 +35,9 @@ type Config struct {
 	Log io.Writer
 	// RaceDetector builds kommit-apiserver with it.
 	RaceDetector bool
+	// Failpoints builds it with the instants of pkg/failpoint at which it can be told
+	// to kill itself.
+	Failpoints bool
 	// AuditFlags are the --audit-webhook-* flags; nil for the recommended ones.
 	AuditFlags []string
 	// AuditPolicy is the file of the audit policy; empty for that of artifacts/audit.
@@ -42,6 +45,10 @@ type Config struct {
 	// AuditThrough, when set, is given kommit-apiserver's address and returns the one
 	// that audit events are sent to: a test's that gets in between.
 	AuditThrough func(server string) (address string, err error)
+	// APIServerArgs are more flags for kube-apiserver; one given here wins.
+	APIServerArgs []string
+	// StorageFile is kommit-apiserver's; empty for one in Dir.
+	StorageFile string
 	// ServerArgs are more flags for kommit-apiserver; one given here wins.
 	ServerArgs []string
 }
@@ -104,7 +111,8 @@ func (s *Stack) start(ctx context.Context) (err error) {
 	webhook := filepath.Join(s.config.Dir, "audit-webhook.kubeconfig")
 	s.ControlPlane, err = controlplane.New(controlplane.Config{
 		Dir: s.config.Dir, BinDir: s.binaries, PluginDir: s.plugins, WithControllerManager: true,
-		Audit: controlplane.Audit{WebhookKubeconfig: webhook, Policy: policy, BatchFlags: s.config.AuditFlags},
+		Audit:         controlplane.Audit{WebhookKubeconfig: webhook, Policy: policy, BatchFlags: s.config.AuditFlags},
+		APIServerArgs: s.config.APIServerArgs,
 	})
 	if err != nil {
 		return err
@@ -147,8 +155,10 @@ func (s *Stack) start(ctx context.Context) (err error) {
 const ServerProcess = "kommit-apiserver"
 
 // StartServer runs kommit-apiserver, on the same data as before if it ran
-// already, and returns when it is ready.
-func (s *Stack) StartServer(ctx context.Context) error {
+// already, and returns when it is ready. On an error it does not run; one that ended
+// by itself is a *controlplane.ExitedError. environment is added to this process's
+// own, as name=value, for this run only.
+func (s *Stack) StartServer(ctx context.Context, environment ...string) error {
 	kubeconfig, err := s.ControlPlane.ServiceAccountKubeconfig(ctx, s.deployed.namespace, s.deployed.serviceAccount)
 	if err != nil {
 		return err
@@ -161,16 +171,22 @@ func (s *Stack) StartServer(ctx context.Context) error {
 		"--secure-port=" + strconv.Itoa(s.Extension.Port),
 		"--tls-cert-file=" + s.Extension.CertFile,
 		"--tls-private-key-file=" + s.Extension.KeyFile,
-		"--storage-file=" + filepath.Join(s.config.Dir, "kommit.db"),
+		"--storage-file=" + s.StorageFile(),
 		"--allow-insecure-http",
 	}
 	_, err = s.ControlPlane.Run(ctx, controlplane.Command{
 		Name:  ServerProcess,
 		Path:  filepath.Join(s.plugins, ServerProcess),
 		Args:  append(args, s.config.ServerArgs...),
+		Env:   append(os.Environ(), environment...),
 		Ready: s.Extension.Ready,
 	})
 	return err
+}
+
+// StorageFile is kommit-apiserver's.
+func (s *Stack) StorageFile() string {
+	return cmp.Or(s.config.StorageFile, filepath.Join(s.config.Dir, "kommit.db"))
 }
 
 // StopServer ends kommit-apiserver and leaves its data.
