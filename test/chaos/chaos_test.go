@@ -14,6 +14,9 @@ import (
 	"github.com/kommit-dev/kommit/pkg/failpoint"
 )
 
+// everything is the number of kills from which on slow faults are part of it.
+const everything = 100
+
 var (
 	kills = flag.Int("kills", 20, "how often kommit-apiserver is killed, at least; from 100 on with every fault")
 	seed  = flag.Uint64("seed", 0, "what is random is the same with the same seed; 0 takes one from the clock")
@@ -32,6 +35,14 @@ func TestNothingIsLostDoubledOrBlamedOnOthers(t *testing.T) {
 			return w.killer.run(ctx, w.killer.plan(*kills, failpoint.Names()))
 		})
 	})
+	for _, f := range faults() {
+		if !f.quick && *kills < everything {
+			continue
+		}
+		t.Run(f.name, func(t *testing.T) {
+			w.phase(t, func(ctx context.Context) error { return f.under(ctx, w, *kills/20) })
+		})
+	}
 	w.report(t)
 }
 

@@ -27,7 +27,11 @@ import (
 // repositoryName is that of the one repository: both targets write to one branch.
 const repositoryName = "chaos"
 
-// Config of a World.
+// publishedCA is a ConfigMap that a controller makes in each namespace, and kommit does
+// not capture.
+const publishedCA = "kube-root-ca.crt"
+
+// Config of a world.
 type Config struct {
 	// Dir is the state folder. Log tells what goes on. Both required.
 	Dir string
@@ -55,6 +59,8 @@ type world struct {
 	killer  *killer
 	dropped float64 // audit events, by kube-apiservers that are gone
 	clones  int
+	cloned  Repository // at head
+	head    string
 }
 
 // newWorld starts it. The caller stops it, also after an error.
@@ -182,6 +188,9 @@ func (w *world) cluster(ctx context.Context) (map[string]map[string]string, erro
 			return nil, err
 		}
 		for _, object := range list.Items {
+			if object.Name == publishedCA {
+				continue
+			}
 			cluster[place.file(object.Name)] = object.Data
 		}
 	}
@@ -190,10 +199,20 @@ func (w *world) cluster(ctx context.Context) (map[string]map[string]string, erro
 
 // clone of the repository as it is now.
 func (w *world) clone(ctx context.Context) (Repository, error) {
+	from := w.stack.Git.Repository(repositoryName)
+	head, err := from.Head(ctx, branch)
+	if err != nil || head == w.head && head != "" {
+		return w.cloned, err
+	}
 	w.clones++
 	dir := filepath.Join(w.config.Dir, fmt.Sprintf("clone-%d", w.clones))
 	defer os.RemoveAll(dir)
-	return readRepository(ctx, w.stack.Git.Repository(repositoryName), dir)
+	cloned, err := readRepository(ctx, from, dir)
+	if err != nil {
+		return Repository{}, err
+	}
+	w.cloned, w.head = cloned, cloned.Commits[len(cloned.Commits)-1].Hash
+	return cloned, nil
 }
 
 // stop ends everything and checks the storage file that is left.
