@@ -13,6 +13,10 @@ MAKEFLAGS += --no-print-directory
 
 # B selects benchmarks by name, as a regular expression; empty means all.
 B ?=
+# How often make chaos kills the server, and the seed of what is random there; 0 takes
+# one from the clock.
+KILLS ?= 200
+SEED ?= 0
 # Flags for every go test, such as TESTFLAGS='-run Window -v'.
 TESTFLAGS ?=
 
@@ -101,6 +105,10 @@ test-integration: controlplane sshd ## Run the tests of the test control plane a
 test-e2e: controlplane ## Run the end-to-end tests on a real control plane.
 	$(SECTION) e2e
 	$(GOTEST) $(TESTFLAGS) ./test/e2e/...
+
+.PHONY: chaos
+chaos: controlplane ## Kill the server at random, with every fault; KILLS=n SEED=s.
+	go test -count=1 -timeout 3h -v ./test/chaos -run '^TestNothingIsLost' -args -kills=$(KILLS) -seed=$(SEED)
 
 .PHONY: bench
 bench: ## Measure against others; B=regexp selects by name.

@@ -40,7 +40,9 @@ func TestNothingIsLostDoubledOrBlamedOnOthers(t *testing.T) {
 			continue
 		}
 		t.Run(f.name, func(t *testing.T) {
-			w.phase(t, func(ctx context.Context) error { return f.under(ctx, w, *kills/20) })
+			w.history.setBlind(f.blind)
+			defer w.history.setBlind(false)
+			w.phase(t, func(ctx context.Context) error { return f.under(ctx, w, max(1, *kills/20)) })
 		})
 	}
 	w.report(t)
@@ -104,10 +106,13 @@ func (w *world) report(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	edits, found := 0, map[Kind]int{}
+	edits, blind, found := 0, 0, map[Kind]int{}
 	for _, e := range w.history.Edits() {
 		if e.Outcome == Accepted {
 			edits++
+			if e.Blind {
+				blind++
+			}
 		}
 	}
 	for _, f := range findings {
@@ -115,6 +120,6 @@ func (w *world) report(t *testing.T) {
 	}
 	fmt.Fprintf(os.Stdout, "\nCHAOS kills=%d edits=%d lost=%d doubled=%d misattributed=%d requests=%d unresolved=%d\n",
 		w.killer.kills, edits, found[Lost], found[Doubled], found[Misattributed], len(w.requests.All()), found[Unresolved])
-	fmt.Fprintf(os.Stdout, "seed=%d audit-events-dropped=%v other-findings=%d killed-at=%v\n",
-		w.config.Seed, dropped, len(findings)-found[Lost]-found[Doubled]-found[Misattributed]-found[Unresolved], w.killer.by)
+	fmt.Fprintf(os.Stdout, "seed=%d audit-events-dropped=%v blind-edits=%d other-findings=%d killed-at=%v\n",
+		w.config.Seed, dropped, blind, len(findings)-found[Lost]-found[Doubled]-found[Misattributed]-found[Unresolved], w.killer.by)
 }

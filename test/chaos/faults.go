@@ -22,6 +22,9 @@ type fault struct {
 	name string
 	// quick ones are in the short form too.
 	quick bool
+	// blind ones take from kommit what it could learn of edits: there it may say that it
+	// does not know an author, but not name another.
+	blind bool
 	apply func(context.Context, *world) error
 	lift  func(context.Context, *world) error
 }
@@ -31,10 +34,10 @@ func faults() []fault {
 	return []fault{
 		{name: "remote down", quick: true, apply: remoteDown, lift: remoteUp},
 		{name: "remote slow", apply: remoteSlow, lift: remoteFast},
-		{name: "connections cut", quick: true, apply: cutConnections, lift: keepConnections},
+		{name: "connections cut", apply: cutConnections, lift: keepConnections},
 		{name: "remote rejects", quick: true, apply: reject, lift: accept},
-		{name: "kube-apiserver restarted", quick: true, apply: restartAPIServer, lift: restartAPIServer},
-		{name: "disk full", quick: true, apply: fillDisk, lift: freeDisk},
+		{name: "kube-apiserver restarted", blind: true, apply: restartAPIServer, lift: restartAPIServer},
+		{name: "disk full", apply: fillDisk, lift: freeDisk},
 	}
 }
 

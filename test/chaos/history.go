@@ -35,6 +35,9 @@ type Edit struct {
 	// Sequence counts what its author did, saves included.
 	Sequence int
 	Outcome  Outcome
+	// Blind: made around a restart of kube-apiserver, which then no longer tells of each
+	// version, nor of each user.
+	Blind bool
 	// ResourceVersion orders the accepted edits of an object. 0: accepted, but when is
 	// not known, or a deletion, which is the last.
 	ResourceVersion uint64
@@ -56,11 +59,20 @@ type History struct {
 	mu    sync.Mutex
 	edits []Edit
 	saves []Save
+	blind bool
+}
+
+// setBlind says whether the edits from now on are made blindly.
+func (h *History) setBlind(blind bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.blind = blind
 }
 
 func (h *History) addEdit(e Edit) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	e.Blind = h.blind
 	h.edits = append(h.edits, e)
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/kommit-dev/kommit/apis/kommit/v1alpha1"
+	"github.com/kommit-dev/kommit/pkg/window"
 )
 
 // Place says below which path the objects of a namespace are.
@@ -61,6 +62,9 @@ func Verify(e Evidence) []Finding {
 	v.requests()
 	return v.findings
 }
+
+// nobody is whom a commit is by when kommit does not know (W20).
+const nobody = window.UnresolvedName
 
 // occurrence of a token: the number of the commit that added it, and to which file.
 type occurrence struct {
@@ -146,12 +150,14 @@ func (v *verifier) life(object Object, l *life) {
 			v.find(Doubled, path, "edit %s is in %d commits: %s", e.Token, len(found), v.hashes(found))
 		case len(found) == 1 && e.Outcome == Refused:
 			v.find(Doubled, path, "edit %s was refused, but is in commit %s", e.Token, v.hashes(found))
+		case len(found) == 0 && e.Outcome == Accepted && e.Blind && l.deletion != nil && l.deletion.Blind:
+			// Nobody could see it, nor can now.
 		case len(found) == 0 && e.Outcome == Accepted && !traceless[e.Token]:
 			v.find(Lost, path, "edit %s of %s is in no commit", e.Token, object)
 		}
 		for _, at := range found {
 			inGit = true
-			if author := v.Repository.Commits[at.commit].Author; author != e.Author {
+			if author := v.Repository.Commits[at.commit].Author; author != e.Author && !(e.Blind && author == nobody) {
 				v.find(Misattributed, path, "edit %s is by %s, but its commit %s by %s", e.Token, e.Author, v.hashes(found), author)
 			}
 			if at.path != path {
@@ -201,7 +207,7 @@ func (v *verifier) deletion(d Edit, path string, inGit bool, last int) {
 	}
 	for _, at := range found {
 		commit := v.Repository.Commits[at]
-		if commit.Author != d.Author {
+		if commit.Author != d.Author && !(d.Blind && commit.Author == nobody) {
 			v.find(Misattributed, path, "deletion %s is by %s, but its commit %s by %s", d.Token, d.Author, commit.Hash, commit.Author)
 		}
 		if at <= last {

@@ -123,6 +123,15 @@ func TestEachWrongIsFound(t *testing.T) {
 		}, []Kind{Doubled}},
 		{"a refused edit that is there", func(e *Evidence) { commits(e)[1].Added[webPath] = append(commits(e)[1].Added[webPath], "bob-4: bob-4") }, []Kind{Doubled}},
 		{"a wrong author", func(e *Evidence) { commits(e)[1].Author = "alice" }, []Kind{Misattributed}},
+		{"another author around a restart of kube-apiserver", func(e *Evidence) {
+			e.Edits[1].Blind, commits(e)[1].Author = true, "alice"
+		}, []Kind{Misattributed}},
+		{"an edit lost around a restart of kube-apiserver, of an object that is there", func(e *Evidence) {
+			e.Edits[1].Blind, commits(e)[1].Added = true, nil
+		}, []Kind{Lost}},
+		{"no author around a restart of kube-apiserver", func(e *Evidence) {
+			e.Edits[1].Blind, commits(e)[1].Author = true, nobody
+		}, nil},
 		{"no author", func(e *Evidence) { commits(e)[0].Author = "unknown (attribution unresolved)" }, []Kind{Misattributed}},
 		{"swapped order", func(e *Evidence) { commits(e)[0], commits(e)[1] = commits(e)[1], commits(e)[0] }, []Kind{Disordered}},
 		{"an edit before a deletion by another that left no trace", func(e *Evidence) {
