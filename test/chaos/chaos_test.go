@@ -50,7 +50,7 @@ func TestNothingIsLostDoubledOrBlamedOnOthers(t *testing.T) {
 
 func begin(t *testing.T, s uint64) *world {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "kommit-chaos-")
+	dir, err := os.MkdirTemp("", "kommit-chaos-") //nolint:usetesting // it is kept when the test fails
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"io"
@@ -232,12 +233,12 @@ func (w *world) stop(ctx context.Context) error {
 }
 
 // checkStorage reads every page of the file.
-func checkStorage(file string) error {
+func checkStorage(file string) (err error) {
 	db, err := bbolt.Open(file, 0o600, &bbolt.Options{ReadOnly: true, Timeout: time.Second})
 	if err != nil {
 		return err
 	}
-	defer db.Close()
+	defer func() { err = errors.Join(err, db.Close()) }()
 	return db.View(func(tx *bbolt.Tx) error {
 		var first error
 		for err := range tx.Check() {
