@@ -5,6 +5,7 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -31,7 +32,7 @@ func until(ctx context.Context, bound time.Duration, left func(context.Context) 
 			return nil
 		}
 		if wait(ctx, 200*time.Millisecond); ctx.Err() != nil {
-			return fmt.Errorf("not within %s: %s: %w", bound, what, err)
+			return errors.Join(fmt.Errorf("not within %s: %s", bound, what), err)
 		}
 	}
 }
