@@ -52,7 +52,9 @@ type entry struct {
 
 // attempt is one commit that was made of an entry.
 type attempt struct {
-	hash    string
+	hash string
+	// onto is where the branch was.
+	onto    string
 	changed []string
 	unsaved []error
 }

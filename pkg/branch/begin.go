@@ -156,7 +156,8 @@ func (p *Pool) registerListed(requests []*v1alpha1.CommitRequest) {
 			continue
 		}
 		ready := apimeta.FindStatusCondition(request.Status.Conditions, v1alpha1.ConditionReady)
-		if ready == nil || ready.Reason == v1alpha1.ReasonWaitingForWindow {
+		// CollectingWindow is also what is foreseen at create (DESIGN 4.6).
+		if ready == nil || ready.Reason == v1alpha1.ReasonWaitingForWindow || ready.Reason == v1alpha1.ReasonCollectingWindow {
 			p.register(request)
 			continue
 		}
@@ -174,7 +175,7 @@ const interrupted = "what this save held was lost with the journal; look at the 
 func attempts(kept []recovery.Attempt) []attempt {
 	var made []attempt
 	for _, a := range kept {
-		again := attempt{hash: a.Hash, changed: a.Changed}
+		again := attempt{hash: a.Hash, onto: a.Onto, changed: a.Changed}
 		for _, text := range a.Unsaved {
 			again.unsaved = append(again.unsaved, errors.New(text))
 		}
@@ -187,7 +188,7 @@ func attempts(kept []recovery.Attempt) []attempt {
 func recoveryAttempts(made []attempt) []recovery.Attempt {
 	var kept []recovery.Attempt
 	for _, a := range made {
-		row := recovery.Attempt{Hash: a.hash, Changed: a.changed}
+		row := recovery.Attempt{Hash: a.hash, Onto: a.onto, Changed: a.changed}
 		for _, err := range a.unsaved {
 			row.Unsaved = append(row.Unsaved, err.Error())
 		}

@@ -39,7 +39,7 @@ func (e *entry) commit() git.Commit {
 		},
 	}
 	for _, attempt := range e.attempts {
-		c.Recorded = append(c.Recorded, attempt.hash)
+		c.Recorded = append(c.Recorded, git.Recorded{Hash: attempt.hash, Onto: attempt.onto})
 	}
 	return c
 }

@@ -233,7 +233,7 @@ func (e *entry) made(built git.Built) bool {
 	if built.Hash == "" || known {
 		return false
 	}
-	e.attempts = append(e.attempts, attempt{hash: built.Hash, changed: built.Changed, unsaved: e.unsaved})
+	e.attempts = append(e.attempts, attempt{hash: built.Hash, onto: built.Onto, changed: built.Changed, unsaved: e.unsaved})
 	return true
 }
 

@@ -34,16 +34,28 @@ type Commit struct {
 	Message func(changed []string) string
 	// AllowEmpty makes the commit even when no file changes.
 	AllowEmpty bool
-	// Recorded are hashes that earlier calls of Push recorded for this commit and
-	// whose outcome was never learnt (D2). When the branch holds one of them, Push
-	// reports it and makes nothing.
-	Recorded []string
+	// Recorded is what earlier calls of Push recorded for this commit and whose outcome
+	// was never learnt (D2). When the branch holds one of them, Push reports it and makes
+	// nothing.
+	Recorded []Recorded
+}
+
+// Recorded is a commit that may have landed.
+type Recorded struct {
+	Hash string
+	// Onto is where the branch was, as Built says. Without it the commit is only looked
+	// for among the latest.
+	Onto string
 }
 
 // Built is what became of a Commit.
 type Built struct {
 	// Hash is empty when there was nothing to commit, or Err is set.
 	Hash string
+	// Onto is where the branch was when the commit, or those before it of the same Push,
+	// were made; all zeros for a branch that was not there, and empty for a commit that
+	// an earlier push had brought.
+	Onto string
 	// Changed are the paths that really changed, in the order of the edit. It is nil
 	// for a commit that an earlier push had brought.
 	Changed []string

@@ -173,7 +173,7 @@ func (r *Repository) logTip(ctx context.Context, o LogOptions) (plumbing.Hash, e
 		return tip, nil
 	}
 	wanted := plumbing.NewHash(o.Tip)
-	there, err := r.reachable(ctx, tip, []plumbing.Hash{wanted}, nil)
+	there, err := r.reachable(ctx, tip, []sought{{hash: wanted}}, nil)
 	if err == nil && !there[wanted] {
 		err = noCommit("log", o.Tip)
 	}

@@ -247,7 +247,7 @@ func TestG4CutConnectionBeforeThePush(t *testing.T) {
 	wantEqual(t, "head", f.MustHead("main"), head)
 	i.handler.Store(nil)
 	c := commit("a", "1\n")
-	c.Recorded = []string{recorded}
+	c.Recorded = hashesOf(recorded)
 	wantEqual(t, "hash", f.pushOne(t, "main", c).Hash, recorded)
 }
 
@@ -276,7 +276,7 @@ func TestD2UnsettledPushThatLanded(t *testing.T) {
 	wantError[*git.UnreachableError](t, err)
 	i.handler.Store(nil)
 	c := commit("a", "1\n")
-	c.Recorded = []string{recorded}
+	c.Recorded = hashesOf(recorded)
 	wantEqual(t, "hash", f.pushOne(t, "main", c).Hash, recorded)
 	wantEqual(t, "commits", f.count(t, "main"), 2)
 }

@@ -118,6 +118,9 @@ func (p *push) attempt(ctx context.Context) ([]Built, error) {
 	if b.tree.commit == old {
 		return built, nil
 	}
+	for i := range built {
+		built[i].Onto = old.String()
+	}
 	if p.record != nil {
 		if err := p.record(built); err != nil {
 			return nil, fmt.Errorf("recording the commits before the push: %w", err)
@@ -136,10 +139,12 @@ func (p *push) attempt(ctx context.Context) ([]Built, error) {
 
 // build makes the commits on a tip, but for those that are on the branch already.
 func (p *push) build(ctx context.Context, tip plumbing.Hash) ([]Built, *builder, error) {
-	var recorded []plumbing.Hash
+	var recorded []sought
 	for i := range p.commits {
-		for _, h := range p.earlier(i) {
-			recorded = append(recorded, plumbing.NewHash(h))
+		for _, earlier := range p.earlier(i) {
+			recorded = append(recorded, sought{
+				hash: plumbing.NewHash(earlier.Hash), onto: plumbing.NewHash(earlier.Onto), known: earlier.Onto != "",
+			})
 		}
 	}
 	there, err := p.r.reachable(ctx, tip, recorded, nil)
@@ -154,9 +159,9 @@ func (p *push) build(ctx context.Context, tip plumbing.Hash) ([]Built, *builder,
 	built := make([]Built, len(p.commits))
 commits:
 	for i, c := range p.commits {
-		for _, h := range p.earlier(i) {
-			if there[plumbing.NewHash(h)] {
-				built[i] = Built{Hash: h}
+		for _, earlier := range p.earlier(i) {
+			if there[plumbing.NewHash(earlier.Hash)] {
+				built[i] = Built{Hash: earlier.Hash}
 				continue commits
 			}
 		}
@@ -167,15 +172,15 @@ commits:
 	return built, b, nil
 }
 
-// earlier are the hashes that the commit may be on the branch with already.
-func (p *push) earlier(i int) []string {
-	hashes := slices.Clone(p.commits[i].Recorded)
+// earlier is what the commit may be on the branch as already.
+func (p *push) earlier(i int) []Recorded {
+	recorded := slices.Clone(p.commits[i].Recorded)
 	for _, built := range p.unclear {
-		if h := built[i].Hash; h != "" {
-			hashes = append(hashes, h)
+		if b := built[i]; b.Hash != "" {
+			recorded = append(recorded, Recorded{Hash: b.Hash, Onto: b.Onto})
 		}
 	}
-	return hashes
+	return recorded
 }
 
 // refused says whether the remote itself told that an update did not happen.
@@ -234,7 +239,7 @@ func (p *push) settle(ctx context.Context, u update, seemed error) error {
 		}
 		return seemed
 	default:
-		there, err := p.r.reachable(ctx, tip, []plumbing.Hash{u.new}, nonZero(u.old))
+		there, err := p.r.reachable(ctx, tip, []sought{{hash: u.new, onto: u.old, known: true}}, nonZero(u.old))
 		if err != nil {
 			return unsettled(seemed, err)
 		}

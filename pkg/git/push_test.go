@@ -356,7 +356,7 @@ func TestD2RecordedCommitsThatLandedAreNotMadeAgain(t *testing.T) {
 	head := f.MustCommit("main", map[string]string{"foreign": "2\n"})
 
 	again := commit("a", "1\n")
-	again.Recorded = []string{strings.Repeat("1", 40), landed.Hash}
+	again.Recorded = hashesOf(strings.Repeat("1", 40), landed.Hash)
 	f.repo = f.open(t, nil)
 	f.server.Requests()
 	b := f.pushOne(t, "main", again)
@@ -366,7 +366,7 @@ func TestD2RecordedCommitsThatLandedAreNotMadeAgain(t *testing.T) {
 
 	// One that did not land is made, beside one that did.
 	other := commit("b", "1\n")
-	other.Recorded = []string{strings.Repeat("2", 40)}
+	other.Recorded = hashesOf(strings.Repeat("2", 40))
 	built := f.push(t, "main", again, other)
 	wantEqual(t, "first", built[0].Hash, landed.Hash)
 	wantEqual(t, "head", f.MustHead("main"), built[1].Hash)

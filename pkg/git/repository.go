@@ -279,55 +279,103 @@ func (r *Repository) fetchObjects(ctx context.Context, tip plumbing.Hash, wants 
 }
 
 const (
-	// maxHistory is how far back a commit is looked for, where commits can be
+	// maxHistory is how far back a commit is looked for at first, where commits can be
 	// fetched without what they hold.
 	maxHistory = 1000
 	// maxFullHistory where they cannot.
 	maxFullHistory = 50
+	// deeper is by how much it is looked further each time.
+	deeper = 8
 )
 
-// reachable returns those of the commits that the tip descends from, or is. It
-// looks a bounded way back. The commits in haves end what is fetched.
-func (r *Repository) reachable(ctx context.Context, tip plumbing.Hash, wanted, haves []plumbing.Hash) (map[plumbing.Hash]bool, error) {
-	found := map[plumbing.Hash]bool{}
+// sought is a commit that may have landed. If it is known what it was made on, zero
+// being a branch that was not there, it is above that or nowhere; else nobody knows how
+// far back it could be.
+type sought struct {
+	hash, onto plumbing.Hash
+	known      bool
+}
+
+// reachable returns those of the commits that the tip descends from, or is. It looks
+// as far back as it takes to be certain, and a bounded way for those that were made on
+// nobody knows what. The commits in haves end what is fetched.
+func (r *Repository) reachable(ctx context.Context, tip plumbing.Hash, wanted []sought, haves []plumbing.Hash) (map[plumbing.Hash]bool, error) {
 	if tip.IsZero() || len(wanted) == 0 {
-		return found, nil
+		return map[plumbing.Hash]bool{}, nil
 	}
-	var history map[plumbing.Hash]object
-	fetched := false
-	seen := map[plumbing.Hash]bool{tip: true}
-	for queue := []plumbing.Hash{tip}; len(queue) > 0 && len(seen) < 4*maxHistory; queue = queue[1:] {
-		h := queue[0]
-		if slices.Contains(wanted, h) {
-			if found[h] = true; len(found) == len(wanted) {
-				return found, nil
+	w := search{wanted: map[plumbing.Hash]bool{}, ends: map[plumbing.Hash]bool{}}
+	certain := true
+	for _, one := range wanted {
+		w.wanted[one.hash] = true
+		w.ends[one.onto] = true
+		certain = certain && one.known
+	}
+	if !certain {
+		clear(w.ends)
+	}
+	history := map[plumbing.Hash]object{}
+	for depth := 0; ; depth *= deeper {
+		found, complete, err := w.back(tip, func(h plumbing.Hash) (object, bool) {
+			if commit, ok := r.cache.get(h); ok {
+				return commit, true
+			}
+			commit, ok := history[h]
+			return commit, ok
+		})
+		if err != nil || complete || len(found) == len(w.wanted) || depth > 0 && !certain {
+			return found, err
+		}
+		s, err := r.transport.open(ctx, uploadPack, true)
+		if err != nil {
+			return nil, err
+		}
+		if depth == 0 {
+			if depth = maxHistory; !s.advertised().capabilities.has("filter") {
+				depth = maxFullHistory
 			}
 		}
-		commit, ok := r.cache.get(h)
+		before := len(history)
+		history, err = r.fetch(ctx, s, true, fetchRequest{wants: []plumbing.Hash{tip}, haves: haves, depth: depth, filter: filterTrees})
+		s.close()
+		if err != nil {
+			return nil, err
+		}
+		if before > 0 && len(history) <= before {
+			return found, nil // the remote has no more
+		}
+	}
+}
+
+// search looks for commits.
+type search struct {
+	wanted map[plumbing.Hash]bool
+	// ends are commits below which none of them is.
+	ends map[plumbing.Hash]bool
+}
+
+// back goes from the tip as far as get knows commits. complete says that there was
+// nothing that it does not know.
+func (w search) back(tip plumbing.Hash, get func(plumbing.Hash) (object, bool)) (found map[plumbing.Hash]bool, complete bool, err error) {
+	found, complete = map[plumbing.Hash]bool{}, true
+	seen := map[plumbing.Hash]bool{tip: true}
+	for queue := []plumbing.Hash{tip}; len(queue) > 0; queue = queue[1:] {
+		h := queue[0]
+		if w.wanted[h] {
+			if found[h] = true; len(found) == len(w.wanted) {
+				return found, complete, nil
+			}
+		}
+		if w.ends[h] {
+			continue
+		}
+		commit, ok := get(h)
 		if !ok {
-			if !fetched {
-				fetched = true
-				s, err := r.transport.open(ctx, uploadPack, true)
-				if err != nil {
-					return nil, err
-				}
-				depth := maxHistory
-				if !s.advertised().capabilities.has("filter") {
-					depth = maxFullHistory
-				}
-				history, err = r.fetch(ctx, s, true, fetchRequest{wants: []plumbing.Hash{tip}, haves: haves, depth: depth, filter: filterTrees})
-				s.close()
-				if err != nil {
-					return nil, err
-				}
-			}
-			if commit, ok = history[h]; !ok {
-				continue
-			}
+			complete = false
+			continue
 		}
 		_, parents, err := commitHeader(commit.data)
 		if err != nil {
-			return nil, fmt.Errorf("commit %s: %w", h, err)
+			return nil, false, fmt.Errorf("commit %s: %w", h, err)
 		}
 		for _, p := range parents {
 			if !seen[p] {
@@ -336,5 +384,5 @@ func (r *Repository) reachable(ctx context.Context, tip plumbing.Hash, wanted, h
 			}
 		}
 	}
-	return found, nil
+	return found, complete, nil
 }

@@ -254,7 +254,7 @@ func TestPreviewSaysWhyThereWouldBeNoCommit(t *testing.T) {
 	}
 	// A commit that an earlier push may have brought (D2) is not shown again.
 	pushed := commit("a", "1\n")
-	pushed.Recorded = []string{f.pushOne(t, "main", pushed).Hash}
+	pushed.Recorded = hashesOf(f.pushOne(t, "main", pushed).Hash)
 	f.MustCommit("main", map[string]string{"a": "2\n"})
 	p, err := f.repo.Preview(t.Context(), "main", pushed)
 	if err != nil {

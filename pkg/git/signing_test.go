@@ -246,7 +246,7 @@ func TestKeyIsReadForCommitsOnly(t *testing.T) {
 	}
 	wantEqual(t, "reads for a batch", reads, 1)
 	unchanged, landed := commit("a.yaml", "a: 1\n"), commit("b.yaml", "other: 1\n")
-	landed.Recorded = []string{built[1].Hash}
+	landed.Recorded = hashesOf(built[1].Hash)
 	again, err := repository.Push(t.Context(), "main", []git.Commit{unchanged, landed}, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -184,7 +184,7 @@ func TestG4SSHCutBeforeThePush(t *testing.T) {
 	wantError[*git.UnreachableError](t, err)
 	wantEqual(t, "head", f.MustHead("main"), head)
 	c := commit("a", "1\n")
-	c.Recorded = []string{recorded}
+	c.Recorded = hashesOf(recorded)
 	wantEqual(t, "hash", f.pushOne(t, "main", c).Hash, recorded)
 }
 
@@ -204,7 +204,7 @@ func TestD2SSHUnsettledPushThatLanded(t *testing.T) {
 	w.mend()
 	f.MustHook("post-receive", "")
 	c := commit("a", "1\n")
-	c.Recorded = []string{recorded}
+	c.Recorded = hashesOf(recorded)
 	wantEqual(t, "hash", f.pushOne(t, "main", c).Hash, recorded)
 	wantEqual(t, "commits", f.count(t, "main"), 2)
 }

@@ -62,6 +62,8 @@ type closedRow struct {
 // Attempt is a commit that was made of a write.
 type Attempt struct {
 	Hash string
+	// Onto is where the branch was.
+	Onto string `json:",omitempty"`
 	// Changed are the paths that differ, Unsaved says what could not be edited.
 	Changed []string `json:",omitempty"`
 	Unsaved []string `json:",omitempty"`
