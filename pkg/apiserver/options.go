@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"path/filepath"
 	"time"
 
@@ -156,5 +157,13 @@ func (o *Options) Config() (*Config, error) {
 		return nil, err
 	}
 	config.Generic.Authentication.Authenticator = refuseAnonymous(config.Generic.Authentication.Authenticator)
+	chain := config.Generic.BuildHandlerChainFunc
+	config.Generic.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
+		handler = chain(handler, c)
+		if c.SecureServing == nil || c.SecureServing.ClientCA == nil {
+			return handler
+		}
+		return untilTrusted(c.SecureServing.ClientCA, time.Now(), handler)
+	}
 	return config, nil
 }
