@@ -85,8 +85,9 @@ func TestDowntime(t *testing.T) {
 	s.kubectl("create", "configmap", "added", "--from-literal=k=after")
 	outlastGrace()
 	start(t)
-	s.await("live", "the resync", func() bool { return len(s.commits("live")) > before })
-	s.wantCommit("live", before, commit{committer, "Resync 3 configmaps in downtime", []string{
+	// Not a resync: the watch goes on from where it was (D1).
+	s.await("live", "the changes", func() bool { return len(s.commits("live")) > before })
+	s.wantCommit("live", before, commit{committer, "Change 3 configmaps in downtime", []string{
 		"A configmaps/added.yaml", "M configmaps/changed.yaml", "D configmaps/deleted.yaml",
 	}})
 }
