@@ -81,3 +81,25 @@ func TestD2RecordedCommitsOfANewBranch(t *testing.T) {
 	f.repo = f.open(t, nil)
 	wantEqual(t, "hash", f.pushOne(t, "main", again).Hash, first.Hash)
 }
+
+// The answers to two pushes were lost, and others came between: what the first brought
+// lies below what the second was made on.
+func TestD2RecordedCommitsOfSeveralPushesAreFound(t *testing.T) {
+	f := setup(t)
+	base := f.MustCommit("main", map[string]string{"README": "hello\n"})
+	first := f.pushOne(t, "main", commit("a", "1\n"))
+	tip := f.MustCommit("main", map[string]string{"a": "changed by somebody\n"})
+	second := f.pushOne(t, "main", commit("b", "1\n"))
+	head := f.MustHead("main")
+
+	f.repo = f.open(t, nil)
+	one, two := commit("a", "1\n"), commit("b", "1\n")
+	one.Recorded = []git.Recorded{{Hash: first.Hash, Onto: base}}
+	two.Recorded = []git.Recorded{{Hash: second.Hash, Onto: tip}}
+	three := commit("c", "1\n")
+	three.Recorded = []git.Recorded{{Hash: strings.Repeat("1", 40), Onto: tip}}
+	built := f.push(t, "main", one, two, three)
+	wantEqual(t, "first", built[0].Hash, first.Hash)
+	wantEqual(t, "second", built[1].Hash, second.Hash)
+	wantEqual(t, "parent", f.Must("rev-parse", "main^"), head)
+}

@@ -303,27 +303,34 @@ func (r *Repository) reachable(ctx context.Context, tip plumbing.Hash, wanted []
 	if tip.IsZero() || len(wanted) == 0 {
 		return map[plumbing.Hash]bool{}, nil
 	}
-	w := search{wanted: map[plumbing.Hash]bool{}, ends: map[plumbing.Hash]bool{}}
+	var searches []search
 	certain := true
 	for _, one := range wanted {
-		w.wanted[one.hash] = true
-		w.ends[one.onto] = true
 		certain = certain && one.known
-	}
-	if !certain {
-		clear(w.ends)
+		i := slices.IndexFunc(searches, func(s search) bool { return s.end == one.onto })
+		if i < 0 {
+			i, searches = len(searches), append(searches, search{wanted: map[plumbing.Hash]bool{}, end: one.onto})
+		}
+		searches[i].wanted[one.hash] = true
 	}
 	history := map[plumbing.Hash]object{}
 	for depth := 0; ; depth *= deeper {
-		found, complete, err := w.back(tip, func(h plumbing.Hash) (object, bool) {
-			if commit, ok := r.cache.get(h); ok {
-				return commit, true
+		found, complete := map[plumbing.Hash]bool{}, true
+		for _, one := range searches {
+			all, err := one.back(tip, found, func(h plumbing.Hash) (object, bool) {
+				if commit, ok := r.cache.get(h); ok {
+					return commit, true
+				}
+				commit, ok := history[h]
+				return commit, ok
+			})
+			if err != nil {
+				return nil, err
 			}
-			commit, ok := history[h]
-			return commit, ok
-		})
-		if err != nil || complete || len(found) == len(w.wanted) || depth > 0 && !certain {
-			return found, err
+			complete = complete && all
+		}
+		if complete || depth > 0 && !certain {
+			return found, nil
 		}
 		s, err := r.transport.open(ctx, uploadPack, true)
 		if err != nil {
@@ -346,26 +353,29 @@ func (r *Repository) reachable(ctx context.Context, tip plumbing.Hash, wanted []
 	}
 }
 
-// search looks for commits.
+// search looks for commits that were made on one. Those that were made on others are
+// looked for by themselves: they may well be below it.
 type search struct {
 	wanted map[plumbing.Hash]bool
-	// ends are commits below which none of them is.
-	ends map[plumbing.Hash]bool
+	// end is the commit below which none of them is; zero if there is none.
+	end plumbing.Hash
 }
 
-// back goes from the tip as far as get knows commits. complete says that there was
-// nothing that it does not know.
-func (w search) back(tip plumbing.Hash, get func(plumbing.Hash) (object, bool)) (found map[plumbing.Hash]bool, complete bool, err error) {
-	found, complete = map[plumbing.Hash]bool{}, true
+// back goes from the tip as far as get knows commits, and adds to found. complete says
+// that all were found, or that there was nothing that get does not know.
+func (w search) back(tip plumbing.Hash, found map[plumbing.Hash]bool, get func(plumbing.Hash) (object, bool)) (complete bool, err error) {
+	complete = true
+	left := len(w.wanted)
 	seen := map[plumbing.Hash]bool{tip: true}
 	for queue := []plumbing.Hash{tip}; len(queue) > 0; queue = queue[1:] {
 		h := queue[0]
 		if w.wanted[h] {
-			if found[h] = true; len(found) == len(w.wanted) {
-				return found, complete, nil
+			found[h] = true
+			if left--; left == 0 {
+				return true, nil
 			}
 		}
-		if w.ends[h] {
+		if h == w.end {
 			continue
 		}
 		commit, ok := get(h)
@@ -375,7 +385,7 @@ func (w search) back(tip plumbing.Hash, get func(plumbing.Hash) (object, bool)) 
 		}
 		_, parents, err := commitHeader(commit.data)
 		if err != nil {
-			return nil, false, fmt.Errorf("commit %s: %w", h, err)
+			return false, fmt.Errorf("commit %s: %w", h, err)
 		}
 		for _, p := range parents {
 			if !seen[p] {
@@ -384,5 +394,5 @@ func (w search) back(tip plumbing.Hash, get func(plumbing.Hash) (object, bool)) 
 			}
 		}
 	}
-	return found, complete, nil
+	return complete, nil
 }
