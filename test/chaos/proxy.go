@@ -11,11 +11,13 @@ import (
 	"time"
 )
 
-// proxy stands between kommit-apiserver and the Git server, and makes the way between
-// them bad. Safe for concurrent use.
+// proxy stands between a client and a server: the Git server, to make the way to it
+// bad, or kommit-apiserver, to make it better. Safe for concurrent use.
 type proxy struct {
 	listener net.Listener
 	server   string
+	// patience is how long it waits for a server that is not there.
+	patience time.Duration
 	running  sync.WaitGroup
 	ctx      context.Context // of its connections
 	cancel   context.CancelFunc
@@ -27,18 +29,18 @@ type proxy struct {
 }
 
 // newProxy passes connections on to a server until close.
-func newProxy(ctx context.Context, server string) (*proxy, error) {
+func newProxy(ctx context.Context, server string, patience time.Duration) (*proxy, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	p := &proxy{listener: listener, server: server, changed: make(chan struct{})}
+	p := &proxy{listener: listener, server: server, patience: patience, changed: make(chan struct{})}
 	p.ctx, p.cancel = context.WithCancel(ctx)
 	p.running.Go(p.accept)
 	return p, nil
 }
 
-func (p *proxy) url() string { return "http://" + p.listener.Addr().String() }
+func (p *proxy) address() string { return p.listener.Addr().String() }
 
 // close ends all connections and waits for what served them.
 func (p *proxy) close() {
@@ -92,8 +94,8 @@ func (p *proxy) accept() {
 
 func (p *proxy) serve(client net.Conn) {
 	defer client.Close()
-	server, err := (&net.Dialer{}).DialContext(p.ctx, "tcp", p.server)
-	if err != nil {
+	server := p.dial()
+	if server == nil {
 		return
 	}
 	defer server.Close()
@@ -105,6 +107,23 @@ func (p *proxy) serve(client net.Conn) {
 	both.Go(func() { defer cancel(); p.copy(ctx, server, client, p.budget()) })
 	both.Go(func() { defer cancel(); p.copy(ctx, client, server, p.budget()) })
 	both.Wait()
+}
+
+// dial returns nil when the server does not come within the patience.
+func (p *proxy) dial() net.Conn {
+	ctx, cancel := context.WithTimeout(p.ctx, p.patience)
+	defer cancel()
+	for {
+		// The patience is for a server that is not there, not for one that is slow.
+		server, err := (&net.Dialer{}).DialContext(p.ctx, "tcp", p.server)
+		if err == nil {
+			return server
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		wait(ctx, 50*time.Millisecond)
+	}
 }
 
 // copy until one end closes, or the budget is used up.
