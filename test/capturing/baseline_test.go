@@ -66,7 +66,8 @@ func TestFirstStart(t *testing.T) {
 	}
 }
 
-// C9: what was done while kommit was down is one resync commit, deletions included.
+// D1, C9: what was done while kommit was down are changes like all others, deletions
+// included.
 func TestDowntime(t *testing.T) {
 	s := newShop(t, "downtime")
 	for _, name := range []string{"changed", "deleted", "untouched"} {
