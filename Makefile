@@ -37,7 +37,7 @@ UNIT        = $$(go list ./... | grep -v '/test/')
 # The tests of the storage are run by hack/conformance, unless some are selected.
 SELECTED    = $(filter -run% -skip%,$(TESTFLAGS))
 UNIT_REST   = $$(go list ./... | grep -vE '/test/|/pkg/storage/bolt$$')
-INTEGRATION = $$(go list ./test/... | grep -v '/test/e2e')
+INTEGRATION = $$(go list ./test/... | grep -v -e '/test/e2e' -e '/test/chaos')
 
 ##@ Use
 
@@ -100,6 +100,8 @@ update-recordings: controlplane ## Record anew what audit and watches say, for t
 test-integration: controlplane sshd ## Run the tests of the test control plane and its users.
 	$(SECTION) integration
 	$(GOTEST) $(TESTFLAGS) $(INTEGRATION)
+	$(SECTION) chaos
+	$(GOTEST) $(TESTFLAGS) ./test/chaos
 
 .PHONY: test-e2e
 test-e2e: controlplane ## Run the end-to-end tests on a real control plane.
