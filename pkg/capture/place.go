@@ -214,6 +214,7 @@ func (s *source) listFrom(ctx context.Context) (*unstructured.UnstructuredList, 
 			all.SetContinue("")
 			s.mu.Lock()
 			s.resumed = true // another list comes after what was watched meanwhile
+			s.pastUnknown = true
 			s.mu.Unlock()
 			return all, true, nil
 		}

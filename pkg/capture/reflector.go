@@ -63,6 +63,9 @@ type source struct {
 	// that this list was made.
 	from    *Place
 	resumed bool
+	// pastUnknown: what was made after the place it went on from, and told of by the
+	// process before, may not have been seen.
+	pastUnknown bool
 	// saved is the place that was said last.
 	saved Place
 }

@@ -225,3 +225,26 @@ func TestPlacesAreSavedSeldom(t *testing.T) {
 		}
 	})
 }
+
+// C9: what was made after the place and taken, and was gone when a watch from there
+// could not go on, is known to the target alone: the list that comes then asks for a
+// comparison.
+func TestGoneBeforeARelistBehindAResumeIsFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, kept := newDurable(t)
+		b.wrote("alice", "y", "1")
+		b.expect(t, "a create configmaps/y alice")
+		b.kill() // the place is still before y
+		b.dropped("bob", "y")
+		b.set(func() { b.silent[configMaps] = true })
+		b.branches.orphans = []window.Object{{Resource: "configmaps", Namespace: "shop", Name: "y"}}
+		b.start(t, kept, func(b *bench) {
+			b.target("a", func(s *v1alpha1.GitTargetSpec) { s.Prune = true })
+			b.rules.Add(newRule("r", "a", core("configmaps", "services")))
+		})
+		synctest.Wait()
+		b.expire(configMaps)
+		time.Sleep(2 * grace)
+		b.expect(t, "a resync delete:y")
+	})
+}

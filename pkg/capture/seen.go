@@ -257,7 +257,13 @@ func (s *source) replace(ctx context.Context, objects []*unstructured.Unstructur
 	// With the position: a place that covers objects nobody was told of must not say that
 	// they were compared.
 	var targets []types.NamespacedName
-	if fresh || first {
+	// The watch did not go on from the place, at least not for long: of what is gone by
+	// now some may be known to the targets alone.
+	gap := !first && s.pastUnknown
+	if gap {
+		s.pastUnknown = false
+	}
+	if fresh || first || gap {
 		for _, c := range s.claims {
 			if !first {
 				c.wanted++
