@@ -63,8 +63,15 @@ func Verify(e Evidence) []Finding {
 	return v.findings
 }
 
-// nobody is whom a commit is by when kommit does not know (W20).
-const nobody = window.UnresolvedName
+// The commits of a blind edit may be by nobody, because kommit does not know (W20), or
+// by the committer, because a comparison with Git has found it (C9).
+const (
+	nobody    = window.UnresolvedName
+	committer = "kommit"
+)
+
+// unnamed says whether an author is none of the users.
+func unnamed(author string) bool { return author == nobody || author == committer }
 
 // occurrence of a token: the number of the commit that added it, and to which file.
 type occurrence struct {
@@ -157,7 +164,7 @@ func (v *verifier) life(object Object, l *life) {
 		}
 		for _, at := range found {
 			inGit = true
-			if author := v.Repository.Commits[at.commit].Author; author != e.Author && !(e.Blind && author == nobody) {
+			if author := v.Repository.Commits[at.commit].Author; author != e.Author && !(e.Blind && unnamed(author)) {
 				v.find(Misattributed, path, "edit %s is by %s, but its commit %s by %s", e.Token, e.Author, v.hashes(found), author)
 			}
 			if at.path != path {
@@ -207,7 +214,7 @@ func (v *verifier) deletion(d Edit, path string, inGit bool, last int) {
 	}
 	for _, at := range found {
 		commit := v.Repository.Commits[at]
-		if commit.Author != d.Author && !(d.Blind && commit.Author == nobody) {
+		if commit.Author != d.Author && !(d.Blind && unnamed(commit.Author)) {
 			v.find(Misattributed, path, "deletion %s is by %s, but its commit %s by %s", d.Token, d.Author, commit.Hash, commit.Author)
 		}
 		if at <= last {

@@ -92,7 +92,7 @@ func (v *verifier) committed(save Save, r v1alpha1.CommitRequest, at int) {
 			continue
 		}
 		for _, found := range v.at[e.Token] {
-			unknown := e.Blind && v.Repository.Commits[found.commit].Author == nobody
+			unknown := e.Blind && unnamed(v.Repository.Commits[found.commit].Author)
 			if found.commit > at && !unknown {
 				v.find(Disordered, v.path(e.Object), "edit %s came before request %s, which is caught up, but is in a later commit: %s", e.Token, save.Object, v.hashes(v.at[e.Token]))
 			}

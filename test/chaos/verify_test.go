@@ -132,6 +132,10 @@ func TestEachWrongIsFound(t *testing.T) {
 		{"no author around a restart of kube-apiserver", func(e *Evidence) {
 			e.Edits[1].Blind, commits(e)[1].Author = true, nobody
 		}, nil},
+		{"a deletion that a comparison found around a restart of kube-apiserver", func(e *Evidence) {
+			e.Edits[5].Blind, commits(e)[4].Author = true, committer
+		}, nil},
+		{"a deletion that a comparison found although it could be seen", func(e *Evidence) { commits(e)[4].Author = committer }, []Kind{Misattributed}},
 		{"no author", func(e *Evidence) { commits(e)[0].Author = "unknown (attribution unresolved)" }, []Kind{Misattributed}},
 		{"swapped order", func(e *Evidence) { commits(e)[0], commits(e)[1] = commits(e)[1], commits(e)[0] }, []Kind{Disordered}},
 		{"an edit before a deletion by another that left no trace", func(e *Evidence) {

@@ -29,6 +29,8 @@ type Shop struct {
 	URL string
 	// IdleTimeout and MaxDuration are the target's; zero for the defaults.
 	IdleTimeout, MaxDuration time.Duration
+	// Prune is the target's.
+	Prune bool
 }
 
 var shopManifests = template.Must(template.New("shop").Parse(`
@@ -94,6 +96,9 @@ spec:
 {{- with .MaxDuration}}
     maxDuration: {{.}}
 {{- end}}
+{{- end}}
+{{- if .Prune}}
+  prune: true
 {{- end}}
 {{- with .Attribution}}
   attribution: {{.}}
