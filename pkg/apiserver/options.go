@@ -92,7 +92,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.ShutdownDelay, "shutdown-delay-duration", o.ShutdownDelay,
 		"How long a server that is told to stop still serves, for those who route requests to it to notice. /readyz fails from the first moment on, and new CommitRequests are refused with 503 and Retry-After.")
 	fs.DurationVar(&o.FlushTimeout, "flush-timeout", o.FlushTimeout,
-		"How long a server that is told to stop, after --shutdown-delay-duration, pushes what is in its windows. What is not pushed by then waits in the journal for the next start. The pod's terminationGracePeriodSeconds must be at least 10s more than both.")
+		"How long a server that is told to stop, after --shutdown-delay-duration, pushes what is in its windows. What is not pushed by then waits in the journal for the next start. The pod's terminationGracePeriodSeconds must be at least 15s more than both.")
 }
 
 // Validate returns all that is wrong with the options, in one error.

@@ -71,6 +71,20 @@ type backlog struct {
 	failure string
 }
 
+// overtaken says whether a later entry that is not refused is about an object of this
+// one: it gets one more chance right before, or what it has of that object would never
+// be committed (see supersede).
+func (b *backlog) overtaken(e *entry) bool {
+	objects := map[window.Object]bool{}
+	for _, c := range e.write.Changes {
+		objects[c.Object] = true
+	}
+	return slices.ContainsFunc(b.entries, func(later *entry) bool {
+		return later.sequence > e.sequence && !later.refused &&
+			slices.ContainsFunc(later.write.Changes, func(c window.Change) bool { return objects[c.Object] })
+	})
+}
+
 // backlog returns the target's. Caller must hold mu.
 func (p *Pool) backlog(target types.NamespacedName) *backlog {
 	b := p.backlogs[target]
@@ -166,7 +180,7 @@ func (p *Pool) take(w *worker, now time.Time) (batch []*entry, repository *git.R
 				ready = nil
 				break
 			}
-			if !e.refused {
+			if !e.refused || b.overtaken(e) {
 				ready = append(ready, e)
 			}
 		}

@@ -35,7 +35,7 @@ func faults() []fault {
 		{name: "remote down", quick: true, apply: remoteDown, lift: remoteUp},
 		{name: "remote slow", apply: remoteSlow, lift: remoteFast},
 		{name: "connections cut", apply: cutConnections, lift: keepConnections},
-		{name: "remote rejects", quick: true, apply: reject, lift: accept},
+		{name: "remote rejects", apply: reject, lift: accept},
 		{name: "kube-apiserver restarted", blind: true, apply: restartAPIServer, lift: restartAPIServer},
 		{name: "disk full", apply: fillDisk, lift: freeDisk},
 	}
