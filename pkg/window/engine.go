@@ -82,6 +82,9 @@ func (e *Engine) SetTarget(now time.Time, desired Target) []Effect {
 	}
 	if desired.Shared != t.Shared {
 		t.share(desired.Shared)
+		for _, r := range t.waitingInOrder() {
+			e.emit(Registered{Request: r.Request, Sequence: r.seq, Mismatch: r.mismatch}) // what it noted is its own now
+		}
 	}
 	e.retime(t, desired)
 	e.advance(now)

@@ -49,6 +49,10 @@ func (k *kept) effects(effects []Effect, now time.Time, shared func(types.Namesp
 			}
 			w.QuietSince = now
 		case Registered:
+			if known := k.requests[e.Request.UID]; known != nil {
+				known.Registered = e
+				continue
+			}
 			k.requests[e.Request.UID] = &OpenRequest{Registered: e}
 		case Attached:
 			w := k.windows[e.Window]

@@ -173,7 +173,8 @@ type Collected struct {
 	Change Change
 }
 
-// Registered says that a request was taken in: it waits, unless Attached follows.
+// Registered says that a request was taken in: it waits, unless Attached follows. It
+// comes again when what the request has noted changes.
 type Registered struct {
 	Request  Request
 	Sequence uint64

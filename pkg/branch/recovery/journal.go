@@ -92,7 +92,11 @@ func (j *Journal) Effects(now time.Time, effects []window.Effect, shared func(ty
 		case window.Collected:
 			steps = append(steps, j.change(e.Window, e.Index, e.Change, now))
 		case window.Registered:
-			j.requests[e.Request.UID] = &request{requestRow: requestRow{Request: e.Request, Sequence: e.Sequence, Mismatch: e.Mismatch}}
+			if known := j.requests[e.Request.UID]; known != nil {
+				known.Mismatch = e.Mismatch
+			} else {
+				j.requests[e.Request.UID] = &request{requestRow: requestRow{Request: e.Request, Sequence: e.Sequence, Mismatch: e.Mismatch}}
+			}
 			steps = append(steps, j.request(e.Request.UID))
 		case window.Attached:
 			if w, r := j.windows[e.Window], j.requests[e.Request.UID]; w != nil && r != nil {
