@@ -104,20 +104,24 @@ func (k *kept) state() State {
 
 // restart goes on with a new Engine that knows what the effects of the old one said.
 // What it does from here on is what the model does, which noticed nothing.
-// It does not look at a clock that was set back, which TestRestoredWindowsKeepTheirTime
-// does.
 func (r *randomRun) restart(t *rapid.T) {
-	for _, w := range r.model.windows {
-		if w.opened.After(r.now) || w.attached.After(r.now) || w.lastEdit.After(r.now) {
-			return
-		}
-	}
 	r.model.settle(r.now) // what the old one would have done on its next call
 	r.same(t, r.engine.Wake(r.now))
+	for _, w := range r.model.windows {
+		w.opened, w.attached, w.lastEdit = notAfter(w.opened, r.now), notAfter(w.attached, r.now), notAfter(w.lastEdit, r.now)
+	}
+	for _, w := range r.kept.windows { // once set right, a time stays so
+		w.At, w.Attached, w.QuietSince = notAfter(w.At, r.now), notAfter(w.Attached, r.now), notAfter(w.QuietSince, r.now)
+	}
 	for name, target := range r.ledger.targets {
-		if _, known := r.kept.targets[name]; !known {
-			r.kept.targets[name] = TargetState{Target: Target{Name: name, Shared: target.Shared}}
+		// The timers are those of now, but who shares a window is said by SetTarget.
+		known := r.kept.targets[name]
+		if known.Name == (types.NamespacedName{}) {
+			known.Shared = target.Shared
 		}
+		target.Shared, target.Suspended = known.Shared, false
+		known.Target = target
+		r.kept.targets[name] = known
 	}
 	engine, effects := Restore(r.engine.config, r.now, r.kept.state())
 	r.engine, r.onlooker = engine, newOnlooker()
@@ -134,6 +138,9 @@ func (r *randomRun) restart(t *rapid.T) {
 	if diff := cmp.Diff(expected, waiting); diff != "" {
 		t.Fatalf("what has to catch up: -model +engine\n%s", diff)
 	}
+	// A time that was set right may have come.
+	r.model.settle(r.now)
+	r.same(t, r.engine.Wake(r.now))
 	for name := range r.kept.targets {
 		if target, exists := r.ledger.targets[name]; exists {
 			r.same(t, r.engine.SetTarget(r.now, target))
