@@ -129,11 +129,12 @@ func (w *Writer) Scan(ctx context.Context, prefix string, f func(key string, val
 // Run writes until ctx ends, and then once more what is left.
 func (w *Writer) Run(ctx context.Context) {
 	for retry := firstRetry; ; {
+		ended := ctx.Err() != nil // asked before: what was appended until then is written
 		more, err := w.commit(ctx)
 		switch {
 		case err == nil && more:
 			retry = firstRetry
-		case ctx.Err() != nil:
+		case ended:
 			return
 		case err != nil:
 			select {

@@ -242,3 +242,29 @@ func TestTheLastAppendsAreWritten(t *testing.T) {
 		full.Run(ctx) // and it ends when it cannot
 	})
 }
+
+// lastMoment is a context that ends the moment it is asked, right after something.
+type lastMoment struct {
+	context.Context
+	before func()
+}
+
+func (c lastMoment) Err() error {
+	c.before()
+	return c.Context.Err()
+}
+
+// An append before the end does not fall between the writer's look at the queue and
+// its look at the end.
+func TestNoAppendBeforeTheEndIsLost(t *testing.T) {
+	d := &disk{}
+	w := journal.NewWriter(d)
+	ctx, cancel := context.WithCancel(t.Context())
+	w.Run(lastMoment{ctx, sync.OnceFunc(func() {
+		w.Append(journal.Put("a", nil))
+		cancel()
+	})})
+	if got := d.written(); !slices.Equal(got, []int{1}) {
+		t.Errorf("commits have %v steps, want what was appended", got)
+	}
+}
