@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kommit-dev/kommit/apis/kommit/v1alpha1"
+	"github.com/kommit-dev/kommit/pkg/branch/recovery"
 	"github.com/kommit-dev/kommit/pkg/git"
 	"github.com/kommit-dev/kommit/pkg/window"
 )
@@ -39,7 +41,7 @@ type entry struct {
 	destination destination
 	// attempts are the commits that were made of it. Any of them may be on the remote
 	// although the answer that says so was lost (G5, D2).
-	attempts []attempt
+	attempts []recovery.Attempt
 	// settled: it changes nothing in Git and its request has been told so (W15). A
 	// replay must not turn it into a commit after that.
 	settled bool
@@ -48,15 +50,6 @@ type entry struct {
 	// skip are the paths that cannot be written, as building the commit showed: they
 	// must not keep back the others.
 	skip map[string]error
-}
-
-// attempt is one commit that was made of an entry.
-type attempt struct {
-	hash string
-	// onto is where the branch was.
-	onto    string
-	changed []string
-	unsaved []error
 }
 
 // backlog holds the entries of one target in the order in which their windows
@@ -245,12 +238,13 @@ func (p *Pool) settle(w *worker, repository *git.Repository, results []result) {
 			}
 			p.complete(w, e, r.built)
 			continue
-		case e.dropped && len(e.attempts) == 0:
-			p.drop(e)
+		case e.dropped && (len(e.attempts) == 0 || concernsOne(r.err)):
+			p.drop(e) // nothing was sent, or the remote itself has said no
 			continue
 		case e.dropped:
 			e.dropped, e.sought = false, true
-		case !r.tried:
+		}
+		if !r.tried {
 			continue
 		}
 		p.failed(w, repository, e, r.err)
@@ -337,14 +331,15 @@ func (p *Pool) complete(w *worker, e *entry, built git.Built) {
 		return
 	}
 	// A commit that was found on the remote comes without what it was made of.
-	changed, unsaved := built.Changed, e.unsaved
-	if i := slices.IndexFunc(e.attempts, func(a attempt) bool { return a.hash == built.Hash }); i >= 0 {
-		changed, unsaved = e.attempts[i].changed, e.attempts[i].unsaved
+	changed, unsaved := built.Changed, texts(e.unsaved)
+	if i := e.attempt(built.Hash); i >= 0 {
+		changed, unsaved = e.attempts[i].Changed, e.attempts[i].Unsaved
 	}
 	message := ""
-	if err := errors.Join(unsaved...); err != nil {
-		message = "not saved: " + err.Error()
-		klog.FromContext(p.ctx).Error(err, "Files cannot be edited", "target", e.write.Target, "window", e.write.Name)
+	if len(unsaved) > 0 {
+		why := errors.New(strings.Join(unsaved, "\n"))
+		message = "not saved: " + why.Error()
+		klog.FromContext(p.ctx).Error(why, "Files cannot be edited", "target", e.write.Target, "window", e.write.Name)
 	}
 	p.report(e, func(progress *window.Progress) {
 		progress.Reason, progress.Message = window.Outcome(built.Hash, changed, true), message

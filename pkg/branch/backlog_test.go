@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kommit-dev/kommit/apis/kommit/v1alpha1"
+	"github.com/kommit-dev/kommit/pkg/branch/recovery"
 	"github.com/kommit-dev/kommit/pkg/git"
 	"github.com/kommit-dev/kommit/pkg/window"
 )
@@ -107,5 +108,41 @@ func TestUnreachableIsLeftAloneForAWhile(t *testing.T) {
 	}
 	if batch, _, _ = p.take(w, time.Now().Add(time.Hour+time.Minute)); len(batch) != 1 {
 		t.Errorf("later: %d writes, want 1", len(batch))
+	}
+}
+
+// W16, W18: what was being pushed when its target was suspended is given up only where
+// it is certain that no commit of it landed; else it is looked for, and never by the
+// slow timer alone.
+func TestW18WhatWasBeingPushedWhenItsTargetWasSuspended(t *testing.T) {
+	sent := []recovery.Attempt{{Hash: "1234"}}
+	for name, test := range map[string]struct {
+		attempts []recovery.Attempt
+		tried    bool
+		err      error
+		sought   bool
+	}{
+		"nothing was sent, the remote is away": {tried: true, err: &git.UnreachableError{Err: errors.New("away")}},
+		"nothing was sent, not its turn":       {},
+		"sent, refused":                        {attempts: sent, tried: true, err: &git.RefusedError{Text: "no"}},
+		"sent, the answer was lost":            {attempts: sent, tried: true, err: &git.UnreachableError{Err: errors.New("cut")}, sought: true},
+		"sent before, not its turn":            {attempts: sent, sought: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newBacklogs(t, 0)
+			recompared := false
+			p.config.Recompare = func(types.NamespacedName) { recompared = true }
+			w := p.worker(remoteBranch{url: "https://git.example.com/shop", branch: "main"})
+			p.addClosed("one")
+			batch, repository, _ := p.take(w, time.Now())
+			batch[0].attempts, batch[0].dropped = test.attempts, true
+			p.settle(w, repository, []result{{entry: batch[0], tried: test.tried, err: test.err}})
+			if kept := p.backlogs[prod] != nil; kept != test.sought || recompared == test.sought {
+				t.Errorf("kept %v, compared again %v; want it to be looked for: %v", kept, recompared, test.sought)
+			}
+			if again, _, _ := p.take(w, time.Now().Add(time.Hour)); test.sought && (len(again) != 1 || !again[0].sought) {
+				t.Errorf("the next session has %d writes, want the one that is looked for", len(again))
+			}
+		})
 	}
 }

@@ -4,7 +4,6 @@
 package branch
 
 import (
-	"errors"
 	"slices"
 	"time"
 
@@ -50,7 +49,7 @@ func (p *Pool) takeOver(left recovery.Recovered, targets []*v1alpha1.GitTarget, 
 	for _, w := range left.Writes {
 		p.sequence++
 		b := p.backlog(w.Target)
-		b.entries = append(b.entries, &entry{sequence: p.sequence, write: w.Write, attempts: attempts(w.Attempts)})
+		b.entries = append(b.entries, &entry{sequence: p.sequence, write: w.Write, attempts: w.Attempts})
 	}
 	p.apply(now, effects)
 
@@ -170,29 +169,3 @@ func (p *Pool) registerListed(requests []*v1alpha1.CommitRequest) {
 // interrupted is said to a request whose window was lost with the journal: its
 // changes are compared with Git like all others (C9), its message is lost.
 const interrupted = "what this save held was lost with the journal; look at the branch, and save again if the changes are not there"
-
-// attempts are those of the journal.
-func attempts(kept []recovery.Attempt) []attempt {
-	var made []attempt
-	for _, a := range kept {
-		again := attempt{hash: a.Hash, onto: a.Onto, changed: a.Changed}
-		for _, text := range a.Unsaved {
-			again.unsaved = append(again.unsaved, errors.New(text))
-		}
-		made = append(made, again)
-	}
-	return made
-}
-
-// recoveryAttempts are attempts as the journal keeps them.
-func recoveryAttempts(made []attempt) []recovery.Attempt {
-	var kept []recovery.Attempt
-	for _, a := range made {
-		row := recovery.Attempt{Hash: a.hash, Onto: a.onto, Changed: a.changed}
-		for _, err := range a.unsaved {
-			row.Unsaved = append(row.Unsaved, err.Error())
-		}
-		kept = append(kept, row)
-	}
-	return kept
-}

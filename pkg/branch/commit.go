@@ -18,8 +18,8 @@ import (
 )
 
 // commit says what Git has to do for an entry: nothing once it is settled or only
-// sought. It is a
-// pure function of the write, the destination and the tree it is built on (G3, G5).
+// sought. It is a pure function of the write, the destination and the tree it is built
+// on (G3, G5).
 func (e *entry) commit() git.Commit {
 	w, d := e.write, e.destination
 	c := git.Commit{
@@ -39,7 +39,7 @@ func (e *entry) commit() git.Commit {
 		},
 	}
 	for _, attempt := range e.attempts {
-		c.Recorded = append(c.Recorded, git.Recorded{Hash: attempt.hash, Onto: attempt.onto})
+		c.Recorded = append(c.Recorded, git.Recorded{Hash: attempt.Hash, Onto: attempt.Onto})
 	}
 	return c
 }

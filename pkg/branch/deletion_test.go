@@ -168,14 +168,7 @@ func TestDeletedTargetThatIsSuspendedGivesUp(t *testing.T) {
 	w.save("alice", "first", "One")
 	w.await("first", v1alpha1.ReasonRemoteRejected)
 	w.deleteTarget("prod")
-	targets := w.client.KommitV1alpha1().GitTargets(namespace)
-	target, err := targets.Get(w.ctx, "prod", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	target.Spec.Suspend = true
-	target.Generation++
-	w.must(targets.Update(w.ctx, target, metav1.UpdateOptions{}))
+	w.suspend()
 	w.await("first", v1alpha1.ReasonTargetSuspended)
 	w.awaitGitTarget("prod", released)
 	w.wantSubjects()

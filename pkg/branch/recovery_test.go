@@ -187,14 +187,7 @@ func TestW18SuspendedWhileWaitingForThePush(t *testing.T) {
 	w.edit("alice", "a", "one")
 	w.save("alice", "first", "One")
 	w.await("first", v1alpha1.ReasonWaitingForPush)
-	targets := w.client.KommitV1alpha1().GitTargets(namespace)
-	target, err := targets.Get(w.ctx, "prod", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	target.Generation++
-	target.Spec.Suspend = true
-	w.must(targets.Update(w.ctx, target, metav1.UpdateOptions{}))
+	w.suspend()
 	w.await("first", v1alpha1.ReasonTargetSuspended)
 	w.edit("alice", "b", "one")
 	if name := <-w.recompared; name != prod {

@@ -4,31 +4,33 @@
 package branch
 
 import (
-	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/kommit-dev/kommit/apis/kommit/v1alpha1"
 	"github.com/kommit-dev/kommit/pkg/journal"
 	"github.com/kommit-dev/kommit/pkg/window"
 )
 
-// restart ends the process once all that happened is on disk, and begins another.
-func (w *world) restart() {
+// crash ends the process once all that happened is on disk.
+func (w *world) crash() {
 	w.t.Helper()
 	if err := w.pool.journal.Sync(w.ctx); err != nil {
 		w.t.Fatal(err)
 	}
 	w.kill()
+}
+
+// restart is crash, and another process.
+func (w *world) restart() {
+	w.t.Helper()
+	w.crash()
 	w.start()
 	<-w.pool.begun
 }
@@ -48,23 +50,6 @@ func (w *world) down() (up func()) {
 		defer w.pool.mu.Unlock()
 		w.pool.retry(func(types.NamespacedName) bool { return true })
 	}
-}
-
-// saveFor is save of a window that stays open for that long after the attach.
-func (w *world) saveFor(user, name, message string, open time.Duration) {
-	w.t.Helper()
-	w.must(w.client.KommitV1alpha1().CommitRequests(namespace).Create(w.ctx, &v1alpha1.CommitRequest{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name), Generation: 1},
-		Spec: v1alpha1.CommitRequestSpec{
-			GitTargetRef: v1alpha1.LocalObjectReference{Name: "prod"}, Message: message,
-			Window: v1alpha1.RequestWindow{
-				Attach: v1alpha1.AttachCurrentOrNext, MaxDuration: &metav1.Duration{Duration: open},
-				AttachTimeout: &metav1.Duration{Duration: open},
-			},
-			RequestedBy: v1alpha1.UserInfo{Username: user},
-		},
-		Status: v1alpha1.CommitRequestStatus{AttachDeadline: &metav1.MicroTime{Time: time.Now().Add(open)}},
-	}, metav1.CreateOptions{}))
 }
 
 // rows are the keys in the journal, by their kind.
@@ -204,19 +189,14 @@ func TestD2ClosedWritesSurvive(t *testing.T) {
 // made again, also when others have come after it.
 func TestD2PushedCommitIsRecognised(t *testing.T) {
 	w := newWorld(t)
-	// The server can store no status: the process ends before it can tell.
-	var failing atomic.Bool
-	w.client.PrependReactor("update", "commitrequests", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return failing.Load(), nil, errors.New("no storage")
-	})
 	w.edit("alice", "a", "one")
-	failing.Store(true)
+	w.muted.Store(true)
 	w.save("alice", "first", "One")
 	w.awaitPush()
 	pushed := w.repository.Must("rev-parse", "main")
 	w.restart()
 	w.repository.MustCommit("main", map[string]string{"live/shop/configmaps/a.yaml": manifestOf("a", "theirs")})
-	failing.Store(false)
+	w.muted.Store(false)
 	request := w.await("first", v1alpha1.ReasonCommitted)
 	if request.Status.Commit != pushed {
 		t.Errorf("commit is %s, want %s", request.Status.Commit, pushed)
@@ -269,10 +249,7 @@ func TestRequestAndTargetThatWentMeanwhile(t *testing.T) {
 	w.await("attached", v1alpha1.ReasonCollectingWindow)
 	w.saveFor("bob", "waiting", "Dropped", time.Hour)
 	w.awaitCaughtUp("waiting")
-	if err := w.pool.journal.Sync(w.ctx); err != nil {
-		t.Fatal(err)
-	}
-	w.kill()
+	w.crash()
 	for _, name := range []string{"attached", "waiting"} {
 		if err := requests.Delete(w.ctx, name, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
@@ -283,20 +260,10 @@ func TestRequestAndTargetThatWentMeanwhile(t *testing.T) {
 	w.awaitPush()
 	w.wantSubjects("alice: Kept")
 
-	targets := w.client.KommitV1alpha1().GitTargets(namespace)
 	w.saveFor("bob", "suspended", "His", time.Hour)
 	w.await("suspended", v1alpha1.ReasonCollectingWindow)
-	if err := w.pool.journal.Sync(w.ctx); err != nil {
-		t.Fatal(err)
-	}
-	w.kill()
-	target, err := targets.Get(w.ctx, "prod", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	target.Generation++
-	target.Spec.Suspend = true
-	w.must(targets.Update(w.ctx, target, metav1.UpdateOptions{}))
+	w.crash()
+	w.suspend()
 	w.start()
 	w.await("suspended", v1alpha1.ReasonTargetSuspended)
 	if name := <-w.recompared; name != prod {
@@ -354,34 +321,20 @@ func TestW18WhatWasPushedBeforeTheSuspensionIsCommitted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			var failing atomic.Bool
-			w.client.PrependReactor("update", "commitrequests", func(clienttesting.Action) (bool, runtime.Object, error) {
-				return failing.Load(), nil, errors.New("no storage")
-			})
 			if test.reject {
 				w.repository.MustHook("pre-receive", "echo no >&2; exit 1")
 			}
 			w.edit("alice", "a", "one")
-			failing.Store(!test.reject)
+			w.muted.Store(!test.reject)
 			w.save("alice", "first", "One")
 			if test.reject {
 				w.await("first", v1alpha1.ReasonRemoteRejected)
 			} else {
 				w.awaitPush()
 			}
-			if err := w.pool.journal.Sync(w.ctx); err != nil {
-				t.Fatal(err)
-			}
-			w.kill()
-			targets := w.client.KommitV1alpha1().GitTargets(namespace)
-			target, err := targets.Get(w.ctx, "prod", metav1.GetOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			target.Generation++
-			target.Spec.Suspend = true
-			w.must(targets.Update(w.ctx, target, metav1.UpdateOptions{}))
-			failing.Store(false)
+			w.crash()
+			w.suspend()
+			w.muted.Store(false)
 			w.start()
 			w.await("first", test.reason)
 			w.wantSubjects(test.want...)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kommit-dev/kommit/apis/kommit/v1alpha1"
+	"github.com/kommit-dev/kommit/pkg/branch/recovery"
 	"github.com/kommit-dev/kommit/pkg/failpoint"
 	"github.com/kommit-dev/kommit/pkg/git"
 	"github.com/kommit-dev/kommit/pkg/window"
@@ -209,7 +210,7 @@ func (p *Pool) session(repository *git.Repository, branch string, batch []*entry
 		p.settleUnchanged(batch, built)
 		for i, e := range batch {
 			if e.made(built[i]) {
-				p.journal.Attempted(e.write.Name, recoveryAttempts(e.attempts))
+				p.journal.Attempted(e.write.Name, e.attempts)
 			}
 		}
 		ctx, cancel := context.WithTimeout(p.ctx, journalTimeout)
@@ -229,12 +230,24 @@ func (p *Pool) session(repository *git.Repository, branch string, batch []*entry
 
 // made notes a commit that is about to be sent; false if it was noted before.
 func (e *entry) made(built git.Built) bool {
-	known := slices.ContainsFunc(e.attempts, func(a attempt) bool { return a.hash == built.Hash })
-	if built.Hash == "" || known {
+	if built.Hash == "" || e.attempt(built.Hash) >= 0 {
 		return false
 	}
-	e.attempts = append(e.attempts, attempt{hash: built.Hash, onto: built.Onto, changed: built.Changed, unsaved: e.unsaved})
+	e.attempts = append(e.attempts, recovery.Attempt{Hash: built.Hash, Onto: built.Onto, Changed: built.Changed, Unsaved: texts(e.unsaved)})
 	return true
+}
+
+// attempt is the index of the attempt that made a commit; -1 if none did.
+func (e *entry) attempt(hash string) int {
+	return slices.IndexFunc(e.attempts, func(a recovery.Attempt) bool { return a.Hash == hash })
+}
+
+func texts(errs []error) []string {
+	var texts []string
+	for _, err := range errs {
+		texts = append(texts, err.Error())
+	}
+	return texts
 }
 
 // settleUnchanged tells the requests of writes that change nothing, without

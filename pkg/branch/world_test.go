@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -58,6 +59,8 @@ type world struct {
 	versions int
 	// updating is held by update, which reads before it writes.
 	updating sync.Mutex
+	// muted: no CommitRequest is updated, as when the process ends before it can tell.
+	muted atomic.Bool
 	// received says that a push has been answered.
 	received chan struct{}
 	// recompared are the targets that capture was asked to compare again.
@@ -184,6 +187,9 @@ func (w *world) update(action clienttesting.Action) (bool, runtime.Object, error
 	w.updating.Lock()
 	defer w.updating.Unlock()
 	update := action.(clienttesting.UpdateAction)
+	if w.muted.Load() && update.GetResource().Resource == "commitrequests" {
+		return true, nil, errors.New("no storage")
+	}
 	given, err := apimeta.Accessor(update.GetObject())
 	if err != nil {
 		return true, nil, err
@@ -236,12 +242,24 @@ func (w *world) target(name, path string, created time.Time) {
 // touchTarget bumps the generation as a spec change does.
 func (w *world) touchTarget(name string) {
 	w.t.Helper()
+	w.changeTarget(name, func(*v1alpha1.GitTargetSpec) {})
+}
+
+// suspend suspends the target that all edits are of.
+func (w *world) suspend() {
+	w.t.Helper()
+	w.changeTarget(prod.Name, func(spec *v1alpha1.GitTargetSpec) { spec.Suspend = true })
+}
+
+func (w *world) changeTarget(name string, change func(*v1alpha1.GitTargetSpec)) {
+	w.t.Helper()
 	targets := w.client.KommitV1alpha1().GitTargets(namespace)
 	target, err := targets.Get(w.ctx, name, metav1.GetOptions{})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	target.Generation++
+	change(&target.Spec)
 	w.must(targets.Update(w.ctx, target, metav1.UpdateOptions{}))
 }
 
@@ -270,14 +288,23 @@ func manifestOf(name, content string) string {
 // window at once.
 func (w *world) save(user, name, message string) *v1alpha1.CommitRequest {
 	w.t.Helper()
+	return w.saveFor(user, name, message, 0)
+}
+
+// saveFor is save of a window that stays open for that long after the attach.
+func (w *world) saveFor(user, name, message string, open time.Duration) *v1alpha1.CommitRequest {
+	w.t.Helper()
 	request := &v1alpha1.CommitRequest{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name), Generation: 1},
 		Spec: v1alpha1.CommitRequestSpec{
 			GitTargetRef: v1alpha1.LocalObjectReference{Name: "prod"}, Message: message,
-			Window:      v1alpha1.RequestWindow{Attach: v1alpha1.AttachCurrentOrNext, MaxDuration: &metav1.Duration{}},
+			Window: v1alpha1.RequestWindow{
+				Attach: v1alpha1.AttachCurrentOrNext, MaxDuration: &metav1.Duration{Duration: open},
+				AttachTimeout: &metav1.Duration{Duration: open},
+			},
 			RequestedBy: v1alpha1.UserInfo{Username: user},
 		},
-		Status: v1alpha1.CommitRequestStatus{AttachDeadline: &metav1.MicroTime{Time: time.Now()}},
+		Status: v1alpha1.CommitRequestStatus{AttachDeadline: &metav1.MicroTime{Time: time.Now().Add(open)}},
 	}
 	w.must(w.client.KommitV1alpha1().CommitRequests(namespace).Create(w.ctx, request, metav1.CreateOptions{}))
 	return request

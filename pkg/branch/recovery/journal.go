@@ -134,8 +134,10 @@ func (j *Journal) closed(steps []journal.Step, w window.Write) []journal.Step {
 	return append(steps, j.window(w.Name))
 }
 
-// discarded drops a window whose changes come to nothing. Caller must hold mu.
+// discarded drops what comes to nothing, and has its target compared. Caller must hold
+// mu.
 func (j *Journal) discarded(steps []journal.Step, w window.Write) []journal.Step {
+	j.uncompared[w.Target] = true
 	steps = append(steps, journal.Put(uncomparedRows+w.Target.String(), nil))
 	if j.windows[w.Name] == nil {
 		return steps // they never came into a window
@@ -199,14 +201,13 @@ func (j *Journal) over(w window.Write, discarded bool) {
 	if j.windows[w.Name] == nil {
 		return
 	}
-	var steps []journal.Step
 	if discarded {
-		j.uncompared[w.Target] = true
-		steps = append(steps, journal.Put(uncomparedRows+w.Target.String(), nil))
-	} else {
-		for _, c := range w.Changes {
-			steps = j.taken.outlive(steps, c)
-		}
+		j.rows.Append(j.discarded(nil, w)...)
+		return
+	}
+	var steps []journal.Step
+	for _, c := range w.Changes {
+		steps = j.taken.outlive(steps, c)
 	}
 	j.rows.Append(j.drop(steps, w.Name)...)
 }
